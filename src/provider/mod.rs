@@ -1,0 +1,102 @@
+//! Floor 2: model providers.
+//!
+//! In comes a [`ModelRequest`], out comes a [`ProviderStream`] of [`StreamEvent`]s or a [`ProviderError`]. A provider
+//! knows its wire and nothing of agents, tools, hooks or sessions' storage.
+
+mod capabilities;
+mod error;
+mod event;
+mod history;
+mod request;
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use async_trait::async_trait;
+use futures::Stream;
+
+pub use capabilities::Capabilities;
+pub use error::{ProviderError, ProviderErrorKind};
+pub use event::{StreamEvent, UsageSnapshot};
+pub use history::{BodyCache, EncodedBody, History, HistoryTurn};
+pub use request::{
+    ModelRequest, ReaderAway, RequestContext, RequestHead, ThinkingLevel, ToolChoice, ToolDefinition, ToolNames,
+    WireObserver, WireRequest, WireResponse,
+};
+
+use crate::types::{SessionContentBlock, SessionTurn};
+
+/// A model behind an API.
+///
+/// `stream` sends one request and gives the answer as it arrives. It never retries: the loop does. Dropping the
+/// future or the stream closes the connection.
+#[async_trait]
+pub trait Provider: Send + Sync {
+    /// The name under which usage and errors are filed, e.g. `anthropic`.
+    fn id(&self) -> &str;
+
+    /// What a model takes and gives. Default: text and tools only.
+    fn capabilities(&self, model: &str) -> Capabilities {
+        let _ = model;
+        Capabilities::TEXT
+    }
+
+    /// Sends the request.
+    ///
+    /// # Errors
+    /// Anything that went wrong before the answer began; later errors come through the stream, as its last item.
+    async fn stream(&self, request: Arc<ModelRequest>, cx: &RequestContext) -> Result<ProviderStream, ProviderError>;
+
+    /// How a turn that finished with `pause` is continued. Decided from the stored turn alone.
+    fn resume(&self, turn: &SessionTurn) -> Resume {
+        let _ = turn;
+        Resume::UserText
+    }
+
+    /// Checks that the blocks of a user turn can be sent to `model`, before anything is stored or sent.
+    ///
+    /// # Errors
+    /// `Unsupported`, naming the index and type of the first block that cannot.
+    fn check(&self, model: &str, content: &[SessionContentBlock]) -> Result<(), ProviderError> {
+        let _ = (model, content);
+        Ok(())
+    }
+}
+
+/// How a paused turn is continued.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Resume {
+    /// By a user turn `Please continue.`
+    UserText,
+    /// By sending the conversation again as it is, ending in the paused turn.
+    AsIs,
+    /// By a token that the provider gave; the wire builder finds it in the paused turn.
+    Token,
+}
+
+/// The answer as it arrives. Pull based: nothing runs while nobody polls.
+pub struct ProviderStream {
+    inner: Pin<Box<dyn Stream<Item = Result<StreamEvent, ProviderError>> + Send>>,
+}
+
+impl ProviderStream {
+    /// Wraps a stream. It ends after a `Finish` event or an error.
+    pub fn new(stream: impl Stream<Item = Result<StreamEvent, ProviderError>> + Send + 'static) -> Self {
+        Self { inner: Box::pin(stream) }
+    }
+}
+
+impl Stream for ProviderStream {
+    type Item = Result<StreamEvent, ProviderError>;
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.inner.as_mut().poll_next(cx)
+    }
+}
+
+impl std::fmt::Debug for ProviderStream {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ProviderStream").finish_non_exhaustive()
+    }
+}
