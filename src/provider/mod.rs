@@ -7,6 +7,8 @@ mod capabilities;
 mod error;
 mod event;
 mod history;
+#[allow(dead_code, reason = "used by the wires")]
+mod outgoing;
 mod request;
 
 use std::pin::Pin;
