@@ -1,6 +1,13 @@
 //! An embeddable agent runtime.
 
+pub mod agent;
+pub mod control;
+pub mod durable;
+pub mod hooks;
 pub mod provider;
-pub mod types;
+mod session;
 
+pub use agent::{
+    Agent, AgentBuilder, AgentEvent, AgentStream, BuildError, Run, RunError, RunErrorKind, RunOutcome, StopCause,
+};
 pub use async_trait::async_trait;

@@ -10,6 +10,7 @@ mod history;
 #[allow(dead_code, reason = "used by the wires")]
 mod outgoing;
 mod request;
+mod retry;
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -26,6 +27,8 @@ pub use request::{
     ModelRequest, ReaderAway, RequestContext, RequestHead, ThinkingLevel, ToolChoice, ToolDefinition, ToolNames,
     WireObserver, WireRequest, WireResponse,
 };
+
+pub use retry::RetryPolicy;
 
 use crate::types::{SessionContentBlock, SessionTurn};
 
