@@ -27,8 +27,8 @@ pub use outcome::{ToolOutcome, ToolStatus};
 pub use prompt::{Prompt, PromptPart};
 pub use size::{tool_output_budget_byte_length, tool_output_byte_length, tool_result_to_text};
 pub use stats::{
-    AgentStats, ChildStats, ChildStatus, ModelUsage, stats_by_model, stats_by_provider_model, stats_by_run,
-    walk_decisions, walk_turns,
+    AgentStats, ChildStats, ChildStatus, Children, ModelUsage, Totals, fold_totals, stats_by_model,
+    stats_by_provider_model, stats_by_run, walk_decisions, walk_turns,
 };
 pub use tool_result::{Resource, ResourceContent, ToolResultBody, ToolResultContent};
 pub use turn::{PendingCall, Role, SessionTurn, Timestamp, TurnOrigin};
