@@ -79,10 +79,7 @@ pub fn stats_by_provider_model(stats: &AgentStats) -> Vec<((String, String), Mod
         |turn| (named(Some(&turn.provider)), named(turn.model_id.as_deref())),
         |decision| (named(Some(&decision.provider)), named(decision.model_id.as_deref())),
     );
-    groups
-        .into_iter()
-        .map(|((provider, model), usage)| ((provider.to_owned(), model.to_owned()), usage))
-        .collect()
+    groups.into_iter().map(|((provider, model), usage)| ((provider.to_owned(), model.to_owned()), usage)).collect()
 }
 
 /// Cumulative usage per run id, as [`stats_by_model`]: each agent's own part of the tree.
