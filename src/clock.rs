@@ -54,3 +54,21 @@ impl Clock for SystemClock {
         Uuid::new_v4()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn works_behind_a_pointer() {
+        async fn ask(clock: impl Clock) -> (Timestamp, Uuid) {
+            (clock.now().await, clock.random_uuid())
+        }
+        let shared: Arc<dyn Clock> = Arc::new(SystemClock);
+        let (now, id) = ask(Arc::clone(&shared)).await;
+        // 2025-01-01, in milliseconds: seconds or microseconds would be far off.
+        assert!((1_735_689_600_000..10_000_000_000_000).contains(&now.0), "{now:?}");
+        assert_eq!(id.get_version_num(), 4);
+        assert_ne!(ask(shared).await.1, id);
+    }
+}
