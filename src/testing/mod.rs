@@ -1,0 +1,8 @@
+//! What tests of an agent need, without a network, a key or a real clock. Always compiled, so that users have it too.
+
+mod virtual_clock;
+
+pub use virtual_clock::VirtualClock;
+
+// Pure, and used by the loop too: it lives with the types.
+pub use crate::types::{TranscriptError, TranscriptRule, validate_transcript};
