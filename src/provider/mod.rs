@@ -10,6 +10,8 @@ mod history;
 #[allow(dead_code, reason = "used by the wires")]
 mod outgoing;
 mod request;
+mod secret;
+pub mod sse;
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -26,6 +28,7 @@ pub use request::{
     ModelRequest, ReaderAway, RequestContext, RequestHead, ThinkingLevel, ToolChoice, ToolDefinition, ToolNames,
     WireObserver, WireRequest, WireResponse,
 };
+pub use secret::Secret;
 
 use crate::types::{SessionContentBlock, SessionTurn};
 
