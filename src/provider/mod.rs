@@ -7,10 +7,23 @@ mod capabilities;
 mod error;
 mod event;
 mod history;
+#[cfg(feature = "http")]
+#[allow(dead_code, reason = "used by the wires")]
+mod http;
+#[allow(dead_code, reason = "used by the wires")]
+mod media;
+#[allow(dead_code, reason = "used by the wires")]
+mod names;
 #[allow(dead_code, reason = "used by the wires")]
 mod outgoing;
 mod request;
 mod retry;
+#[allow(dead_code, reason = "used by the wires")]
+mod secret;
+pub mod sse;
+#[cfg(feature = "http")]
+#[allow(dead_code, reason = "used by the wires")]
+mod wire;
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -23,12 +36,14 @@ pub use capabilities::Capabilities;
 pub use error::{ProviderError, ProviderErrorKind};
 pub use event::{StreamEvent, UsageSnapshot};
 pub use history::{BodyCache, EncodedBody, History, HistoryTurn};
+#[cfg(feature = "http")]
+pub use http::{HttpOptions, RawResponse};
 pub use request::{
     ModelRequest, ReaderAway, RequestContext, RequestHead, ThinkingLevel, ToolChoice, ToolDefinition, ToolNames,
     WireObserver, WireRequest, WireResponse,
 };
-
 pub use retry::RetryPolicy;
+pub use secret::Secret;
 
 use crate::types::{SessionContentBlock, SessionTurn};
 
@@ -66,6 +81,29 @@ pub trait Provider: Send + Sync {
     fn check(&self, model: &str, content: &[SessionContentBlock]) -> Result<(), ProviderError> {
         let _ = (model, content);
         Ok(())
+    }
+}
+
+#[async_trait]
+impl<P: Provider + ?Sized> Provider for Arc<P> {
+    fn id(&self) -> &str {
+        (**self).id()
+    }
+
+    fn capabilities(&self, model: &str) -> Capabilities {
+        (**self).capabilities(model)
+    }
+
+    async fn stream(&self, request: Arc<ModelRequest>, cx: &RequestContext) -> Result<ProviderStream, ProviderError> {
+        (**self).stream(request, cx).await
+    }
+
+    fn resume(&self, turn: &SessionTurn) -> Resume {
+        (**self).resume(turn)
+    }
+
+    fn check(&self, model: &str, content: &[SessionContentBlock]) -> Result<(), ProviderError> {
+        (**self).check(model, content)
     }
 }
 

@@ -1,7 +1,11 @@
 //! What tests of an agent need, without a network, a key or a real clock. Always compiled, so that users have it too.
 
+mod recorder;
+mod scripted;
 mod virtual_clock;
 
+pub use recorder::EventRecorder;
+pub use scripted::{Reply, ScriptedProvider, ScriptedRequest};
 pub use virtual_clock::VirtualClock;
 
 // Pure, and used by the loop too: it lives with the types.
