@@ -4,7 +4,7 @@ use uuid::Uuid;
 
 use crate::provider::{StreamEvent, UsageSnapshot};
 use crate::types::{
-    OpaqueBlock, SessionContentBlock, Signature, SignatureProducer, TextBlock, ThinkingBlock, ToolCallBlock,
+    Extra, OpaqueBlock, SessionContentBlock, Signature, SignatureProducer, TextBlock, ThinkingBlock, ToolCallBlock,
     TurnFinishReason,
 };
 
@@ -35,9 +35,15 @@ enum Kind {
 
 /// What an event changed, for those who watch.
 pub(super) enum Changed {
-    Text { index: usize },
-    Thinking { index: usize },
-    Call { index: usize },
+    Text {
+        index: usize,
+    },
+    Thinking {
+        index: usize,
+    },
+    Call {
+        index: usize,
+    },
     Nothing,
     /// The stream opened more blocks than an answer may have.
     TooMany,
@@ -224,7 +230,12 @@ impl Assembler {
                     ..ThinkingBlock::default()
                 })),
                 Kind::Opaque(producer, value) => {
-                    out.push(SessionContentBlock::Opaque(OpaqueBlock { producer, model: model.to_owned(), value }));
+                    out.push(SessionContentBlock::Opaque(OpaqueBlock {
+                        producer,
+                        model: model.to_owned(),
+                        value,
+                        extra: Extra::default(),
+                    }));
                 }
                 Kind::Call { id, name, arguments, complete } => {
                     let id = unique_id(id, index, turn_id, &mut ids);

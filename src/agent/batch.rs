@@ -79,8 +79,7 @@ impl TurnLoop {
         let (sender, mut progress) = mpsc::channel(PROGRESS_ROOM);
         for (number, calls) in segments(calls, cx.agent.options.tool_execution).into_iter().enumerate() {
             let calls = Arc::new(calls);
-            let gate =
-                GateJob { cx: Arc::clone(&cx), number: self.number, segment: number, calls: Arc::clone(&calls) };
+            let gate = GateJob { cx: Arc::clone(&cx), number: self.number, segment: number, calls: Arc::clone(&calls) };
             let GateOut { calls: gated, aborted } = self.step(gate).await?.out;
             self.aborted |= aborted;
             self.announce(&calls, &gated).await;
@@ -119,10 +118,10 @@ impl TurnLoop {
             let mut staged = Vec::new();
             for (call, out) in calls.iter().zip(outs) {
                 let Some((result, ops)) = out else {
-                    return Err(RunErrorKind::Step(format!("call `{}` was never settled", call.info.call_id)));
+                    return Err(RunErrorKind::Step(format!("call `{}` was never settled", call.info.call_id())));
                 };
                 if !ops.is_empty() {
-                    staged.push(Staged { call_id: call.info.call_id.clone(), ops });
+                    staged.push(Staged { call_id: (**call.info.call_id()).to_owned(), ops });
                 }
                 results.push(result);
             }
@@ -139,29 +138,37 @@ impl TurnLoop {
             if cx.firing.has::<ToolBefore>() {
                 cx.firing.observe::<ToolBefore>(&mut ToolBeforeCx::new(&cx.firing.base, &call.info, input)).await;
             }
-            cx.emit(|| AgentEvent::ToolStart { call_id: call.info.call_id.clone(), name: call.info.name.clone() }).await;
+            cx.emit(|| AgentEvent::ToolStart {
+                call_id: (**call.info.call_id()).to_owned(),
+                name: (**call.info.name()).to_owned(),
+            })
+            .await;
         }
     }
 
     async fn progress(&self, calls: &[PlannedCall], update: ToolProgress) {
         let cx = &self.cx;
-        let Some(call) = calls.iter().find(|call| call.info.call_id == update.call_id) else { return };
+        let Some(call) = calls.iter().find(|call| *call.info.call_id() == update.call_id) else { return };
         if cx.firing.has::<ToolUpdate>() {
-            let mut hook_cx = ToolUpdateCx::new(&cx.firing.base, &call.info, &update.value);
+            let mut hook_cx = ToolUpdateCx::new(&cx.firing.base, &call.info, &update.update);
             cx.firing.observe::<ToolUpdate>(&mut hook_cx).await;
         }
-        cx.emit(|| AgentEvent::ToolUpdate { call_id: update.call_id, update: update.value }).await;
+        cx.emit(|| AgentEvent::ToolUpdate { call_id: (*update.call_id).to_owned(), update: update.update }).await;
     }
 
     /// A result is final: it is kept first, then told.
-    async fn settled(&mut self, info: &ToolCallInfo, out: ToolOut) -> (Arc<ToolResultBlock>, Vec<crate::tool_state::ToolStateOp>) {
+    async fn settled(
+        &mut self,
+        info: &ToolCallInfo,
+        out: ToolOut,
+    ) -> (Arc<ToolResultBlock>, Vec<crate::tool_state::ToolStateOp>) {
         let cx = Arc::clone(&self.cx);
         let result = Arc::new(out.result);
         cx.agent.session.push_result(Arc::clone(&result));
         self.aborted |= out.aborted;
         if result.status == ToolStatus::Blocked {
             let reason = crate::types::tool_result_to_text(&result.output).into_owned();
-            self.denials.push(Denial { call_id: info.call_id.clone(), name: info.name.clone(), reason });
+            self.denials.push(Denial { call_id: result.call_id.clone(), name: result.name.clone(), reason });
         }
         if let Some(error) = &out.error
             && cx.firing.has::<ToolError>()
@@ -187,7 +194,7 @@ impl TurnLoop {
         for (staged, failed) in staged.into_iter().zip(done.out) {
             match failed {
                 // The body did not run here, so the snapshot has not seen it.
-                None if done.replayed => cx.agent.tool_state.apply(&staged.ops),
+                None if done.replayed => cx.agent.tool_state.replay(&staged.ops),
                 None => {}
                 Some(error) if cx.firing.has::<ToolStateCommitFailed>() => {
                     let mut hook_cx =

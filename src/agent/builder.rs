@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use super::Agent;
 use super::inner::AgentInner;
 use super::options::{AgentOptions, LoadFailure, SteerMode, ToolExecution};
-use super::Agent;
 use crate::clock::{Clock, SystemClock};
 use crate::control::AgentHandle;
 use crate::durable::DurableRuntime;
@@ -274,8 +274,8 @@ impl AgentBuilder {
             .get_or_init(|| ToolSet::new(self.tools.clone(), self.aliases.clone()).map(Arc::new))
             .clone()?;
         let mut head = self.head.clone();
-        head.tools = tools.definitions();
-        head.names = tools.names();
+        head.tools = Arc::clone(tools.definitions());
+        head.names = Arc::clone(tools.names());
         let session_id = self.session_id.clone().unwrap_or_else(|| self.clock.random_uuid().to_string());
         let tool_state = match &self.state_store {
             Some(store) => ToolStateController::with_store(session_id.as_str(), Arc::clone(store)),

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::context::RunCx;
 use super::seam::Job;
 use crate::durable::{StepCx, StepError, StepKind};
-use crate::tool_state::ToolStateOp;
+use crate::tool_state::{ToolStateCommit, ToolStateOp};
 
 /// Commits what the calls of a segment staged, in call order: store first, snapshot second.
 pub(super) struct CommitJob {
@@ -35,17 +35,17 @@ impl Job for CommitJob {
 
     async fn run(self, _: StepCx) -> Result<CommitOut, StepError> {
         let name = self.name();
-        let mut out = Vec::with_capacity(self.staged.len());
-        for staged in self.staged {
-            let commit_id = format!("{}:{name}:{}", self.cx.info.run_id, staged.call_id);
-            let committed = self
-                .cx
-                .agent
-                .tool_state
-                .commit(commit_id, self.cx.info.run_id.clone(), staged.call_id, staged.ops)
-                .await;
-            out.push(committed.err().map(|error| error.to_string()));
-        }
-        Ok(out)
+        let controller = &self.cx.agent.tool_state;
+        let commits: Vec<_> = self
+            .staged
+            .into_iter()
+            .map(|staged| {
+                let commit_id = format!("{}:{name}:{}", self.cx.info.run_id, staged.call_id);
+                let scope = Arc::clone(controller.scope());
+                ToolStateCommit::new(scope, commit_id, Arc::clone(&self.cx.info.run_id), staged.call_id, staged.ops)
+            })
+            .collect();
+        let kept = controller.commit(&commits).await;
+        Ok(kept.into_iter().map(|kept| kept.err().map(|error| error.to_string())).collect())
     }
 }

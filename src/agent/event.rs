@@ -1,9 +1,8 @@
 use std::sync::Arc;
 
-use serde_json::Value;
-
 use super::{RunError, RunOutcome};
 use crate::control::MessageId;
+use crate::tool::ToolUpdate;
 use crate::types::{ToolResultBlock, TurnUsage};
 
 /// What a streamed run tells, as it happens.
@@ -53,7 +52,7 @@ pub enum AgentEvent {
         /// The call.
         call_id: String,
         /// What it reported.
-        update: Value,
+        update: ToolUpdate,
     },
     /// The result of a call is final.
     ToolEnd {

@@ -85,12 +85,9 @@ async fn gate(cx: &RunCx, info: &ToolCallInfo, ready: &ReadyCall) -> Gated {
         Ok(true) if matches!(verdict, Verdict::Block(_)) => {}
         Ok(true) => {
             // What a gate made of the input is not what the gates before it allowed.
-            match ready.entry.check(input.clone()) {
-                Ok(valid) => input = valid,
-                Err(invalid) => {
-                    let refusal = Refusal { status: ToolStatus::Invalid, text: invalid.to_string() };
-                    return refused(refusal, Some(input));
-                }
+            if let Err(invalid) = ready.entry.check(&input) {
+                let refusal = Refusal { status: ToolStatus::Invalid, text: invalid.to_string() };
+                return refused(refusal, Some(input));
             }
             match pass(cx, info, &mut input, &mut verdict).await {
                 Ok(false) => {}
@@ -104,15 +101,10 @@ async fn gate(cx: &RunCx, info: &ToolCallInfo, ready: &ReadyCall) -> Gated {
     }
     match verdict {
         Verdict::Run => Gated::Run(input),
-        Verdict::Block(reason) => {
-            refused(Refusal { status: ToolStatus::Blocked, text: reason }, Some(input))
+        Verdict::Block(reason) => refused(Refusal { status: ToolStatus::Blocked, text: reason }, Some(input)),
+        Verdict::Substitute(output) => {
+            Gated::Substituted { input, output: output.body, is_error: output.is_error, structured: output.structured }
         }
-        Verdict::Substitute(output) => Gated::Substituted {
-            input,
-            output: output.body,
-            is_error: output.is_error,
-            structured: output.structured,
-        },
     }
 }
 
@@ -121,7 +113,7 @@ async fn pass(cx: &RunCx, info: &ToolCallInfo, input: &mut Value, verdict: &mut 
     let mut rewritten = false;
     let fired = {
         let mut hook_cx = ToolGateCx::new(&cx.firing.base, info, input, verdict, &mut rewritten);
-        cx.firing.fire_until::<ToolGate>(&mut hook_cx, ToolGateCx::is_blocked).await
+        cx.firing.fire_until::<ToolGate>(&mut hook_cx, |hook_cx| hook_cx.is_blocked()).await
     };
     match fired {
         Ok(()) => Ok(rewritten),

@@ -130,8 +130,8 @@ async fn prepare(job: ModelJob) -> Result<Ready, ModelEnd> {
         let mut hook_cx = TurnBeforeCx::new(&cx.firing.base, number, &mut head, &mut provider);
         cx.firing.fire::<TurnBefore>(&mut hook_cx).await.map_err(hook_end)?;
     }
-    let visible_tools = (!Arc::ptr_eq(&declared, &head.tools))
-        .then(|| head.tools.iter().map(|tool| tool.name.clone()).collect());
+    let visible_tools =
+        (!Arc::ptr_eq(&declared, &head.tools)).then(|| head.tools.iter().map(|tool| tool.name.clone()).collect());
     let provider = provider.unwrap_or_else(|| Arc::clone(&cx.agent.provider));
     let mut transformed = false;
     if cx.firing.has::<ContextTransform>() {
@@ -248,7 +248,8 @@ async fn converse(cx: &RunCx, turn_id: Uuid, ready: Ready) -> ModelOut {
     let usage = assembler.usage;
     let model_id = assembler.model_id.clone();
     let model = request.head.model.clone();
-    let blocks = assembler.into_blocks(&model, turn_id, |display| cx.agent.tools.canonical_of(display).to_owned());
+    let blocks = assembler
+        .into_blocks(&model, turn_id, |display| cx.agent.tools.canonical_of(display).unwrap_or(display).to_owned());
     let resume = (finish == Some(TurnFinishReason::Pause)).then(|| continuation(&*provider, &blocks));
     let mut tokens = lost.tokens;
     tokens += usage.map(|usage| usage.tokens).unwrap_or_default();

@@ -4,8 +4,9 @@ use serde_json::Value;
 
 use super::options::ToolExecution;
 use crate::hooks::ToolCallInfo;
-use crate::tool::{Concurrency, ToolEntry, ToolSet};
-use crate::types::{SessionTurn, ToolStatus};
+use crate::provider::HistoryTurn;
+use crate::tool::{CompiledTool, Concurrency, ToolSet};
+use crate::types::ToolStatus;
 
 /// How many valid names an unknown tool's answer lists.
 const NAMES_LISTED: usize = 20;
@@ -18,7 +19,7 @@ pub(super) struct PlannedCall {
 
 /// A call that may be gated and run.
 pub(super) struct ReadyCall {
-    pub(super) entry: Arc<ToolEntry>,
+    pub(super) entry: Arc<CompiledTool>,
     pub(super) input: Value,
 }
 
@@ -30,19 +31,18 @@ pub(super) struct Refusal {
 }
 
 /// Looks the calls of a turn up, in call order. `visible` are the tools the model was shown, where a hook hid some.
-pub(super) fn plan(turn: &SessionTurn, tools: &ToolSet, visible: Option<&[String]>) -> Vec<PlannedCall> {
-    turn.tool_calls()
-        .map(|call| {
-            let info = Arc::new(ToolCallInfo {
-                call_id: call.id.clone(),
-                turn_id: turn.id.clone(),
-                name: call.name.clone(),
-                display_name: tools.names().display(&call.name).to_owned(),
-                raw_arguments: call.arguments.clone(),
-            });
+pub(super) fn plan(turn: &Arc<HistoryTurn>, tools: &ToolSet, visible: Option<&[String]>) -> Vec<PlannedCall> {
+    let turn_id: Arc<str> = turn.id.as_str().into();
+    turn.content
+        .iter()
+        .enumerate()
+        .filter_map(|(block, content)| Some((block, content.as_tool_call()?)))
+        .map(|(block, call)| {
+            let display_name = tools.names().display(&call.name);
+            let info = Arc::new(ToolCallInfo::new(turn, block, Arc::clone(&turn_id), display_name));
             let shown = visible.is_none_or(|names| names.contains(&call.name));
             let ready = match tools.get(&call.name).filter(|_| shown) {
-                None => Err(unknown(&info.display_name, tools, visible)),
+                None => Err(unknown(display_name, tools, visible)),
                 Some(entry) => match entry.prepare(&call.arguments) {
                     Ok(input) => Ok(ReadyCall { entry: Arc::clone(entry), input }),
                     Err(invalid) => Err(Refusal { status: ToolStatus::Invalid, text: invalid.to_string() }),
@@ -82,8 +82,8 @@ pub(super) fn segments(calls: Vec<PlannedCall>, execution: ToolExecution) -> Vec
             Err(_) => None,
             Ok(ready) => Some(match execution {
                 ToolExecution::Sequential => true,
-                ToolExecution::Declared => ready.entry.concurrency() != Some(Concurrency::Shared),
-                ToolExecution::Parallel => ready.entry.concurrency() == Some(Concurrency::Exclusive),
+                ToolExecution::Declared => ready.entry.spec().concurrency != Some(Concurrency::Shared),
+                ToolExecution::Parallel => ready.entry.spec().concurrency == Some(Concurrency::Exclusive),
             }),
         };
         let runs = |segment: &Vec<PlannedCall>| segment.iter().any(|call| call.ready.is_ok());

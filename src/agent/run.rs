@@ -146,12 +146,16 @@ async fn drive(plan: Plan, sink: Option<Sink>, away: Arc<ReaderAway>) -> Result<
     let run_id = run_id.unwrap_or_else(|| clock.random_uuid().to_string());
     let durable = match &agent.durable {
         None => None,
-        Some(runtime) => Some(runtime.attach(&run_id, None).await.map_err(|error| failed(RunErrorKind::Durable(error)))?),
+        Some(runtime) => {
+            Some(runtime.attach(&run_id, None).await.map_err(|error| failed(RunErrorKind::Durable(error)))?)
+        }
     };
-    let mut info = RunInfo::default();
-    agent.session.id().clone_into(&mut info.session_id);
-    info.run_id = run_id;
-    let info = Arc::new(info);
+    let info = Arc::new(RunInfo {
+        session_id: agent.session.id().into(),
+        run_id: run_id.into(),
+        parent_run_id: None,
+        depth: 0,
+    });
     let abort = active.claim.abort.clone();
     let firing = Firing {
         hooks: agent.hooks.clone(),
@@ -178,7 +182,7 @@ async fn drive(plan: Plan, sink: Option<Sink>, away: Arc<ReaderAway>) -> Result<
             let mut undelivered = agent.handle.queued(QueueKind::Steering);
             undelivered.extend(agent.handle.queued(QueueKind::FollowUp));
             Ok(RunOutcome {
-                run_id: cx.info.run_id.clone(),
+                run_id: (*cx.info.run_id).to_owned(),
                 text: run.text,
                 stop,
                 stats,

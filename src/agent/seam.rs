@@ -94,7 +94,8 @@ fn plan<J: Job>(job: J) -> Planned {
 
 fn done<T: DeserializeOwned>(record: StepRecord) -> Result<Done<T>, SeamError> {
     let value = record.outcome.map_err(|failure| SeamError::Failed(failure.message))?;
-    let out = serde_json::from_value(value).map_err(|error| SeamError::Unreadable(format!("{}: {error}", record.key)))?;
+    let out =
+        serde_json::from_value(value).map_err(|error| SeamError::Unreadable(format!("{}: {error}", record.key)))?;
     Ok(Done { out, at: Some(record.ended_at), replayed: record.replayed })
 }
 

@@ -14,7 +14,7 @@ use super::gate_step::{Gated, NOT_STARTED};
 use super::seam::Job;
 use crate::durable::{StepCx, StepError, StepKind};
 use crate::hooks::{ToolCallInfo, ToolTransform, ToolTransformCx, panic_text};
-use crate::tool::{ToolContext, ToolContextParts, ToolEntry, ToolProgress};
+use crate::tool::{CompiledTool, ToolContext, ToolContextParts, ToolProgress};
 use crate::tool_state::{ToolStateOp, ToolStateView};
 use crate::types::{Extra, ToolResultBlock, ToolResultBody, ToolStatus};
 
@@ -23,7 +23,7 @@ pub(super) struct ToolJob {
     pub(super) cx: Arc<RunCx>,
     pub(super) number: u32,
     pub(super) info: Arc<ToolCallInfo>,
-    pub(super) entry: Option<Arc<ToolEntry>>,
+    pub(super) entry: Option<Arc<CompiledTool>>,
     pub(super) gated: Gated,
     pub(super) state: ToolStateView,
     pub(super) progress: mpsc::Sender<ToolProgress>,
@@ -47,7 +47,7 @@ impl Job for ToolJob {
     const KIND: StepKind = StepKind::Tool;
 
     fn name(&self) -> String {
-        format!("t{}/tool/{}/{}", self.number, self.info.call_id, self.info.name)
+        format!("t{}/tool/{}/{}", self.number, self.info.call_id(), self.info.name())
     }
 
     async fn run(self, _: StepCx) -> Result<ToolOut, StepError> {
@@ -99,8 +99,8 @@ pub(super) fn result_block(
     output: ToolResultBody,
 ) -> ToolResultBlock {
     ToolResultBlock {
-        call_id: info.call_id.clone(),
-        name: info.name.clone(),
+        call_id: (**info.call_id()).to_owned(),
+        name: (**info.name()).to_owned(),
         input,
         output,
         is_error: status.is_error(),
@@ -127,7 +127,7 @@ async fn transform(cx: &RunCx, info: &ToolCallInfo, out: &mut ToolOut) {
 struct Body<'a> {
     cx: &'a RunCx,
     info: &'a ToolCallInfo,
-    entry: Arc<ToolEntry>,
+    entry: Arc<CompiledTool>,
     state: ToolStateView,
     progress: mpsc::Sender<ToolProgress>,
 }
@@ -148,17 +148,17 @@ impl Body<'_> {
         }
         let cancel = cx.abort.child_token();
         let tool_cx = ToolContext::new(ToolContextParts {
-            call_id: info.call_id.clone(),
-            turn_id: info.turn_id.clone(),
-            run_id: cx.info.run_id.clone(),
-            session_id: cx.info.session_id.clone(),
-            name: info.name.clone(),
-            display_name: info.display_name.clone(),
+            call_id: Arc::clone(info.call_id()),
+            turn_id: Arc::clone(info.turn_id()),
+            run_id: Arc::clone(&cx.info.run_id),
+            session_id: Arc::clone(&cx.info.session_id),
+            name: Arc::clone(info.name()),
+            display_name: Arc::clone(info.display_name()),
+            idempotency_key: None,
             cancel: cancel.clone(),
             state,
             progress: Some(progress),
             extensions: Arc::clone(&cx.agent.extensions),
-            agent: cx.agent.handle.clone(),
         });
         let spec = entry.spec();
         let (timeout, grace) = (spec.timeout, spec.cancel_grace.unwrap_or(cx.agent.options.cancel_grace));
@@ -180,8 +180,8 @@ impl Body<'_> {
                 out
             }
             Ended::Returned(Ok(Err(error))) => {
-                let mut out = settled(info, Some(input), ToolStatus::Error, error.model.clone());
-                out.error = Some(error.host_text());
+                let mut out = settled(info, Some(input), ToolStatus::Error, error.for_model(info.name()).into_owned());
+                out.error = Some(host_text(&error));
                 out
             }
             Ended::Returned(Err(panic)) => panicked(info, input, panic_text(&*panic)),
@@ -193,8 +193,9 @@ impl Body<'_> {
                 "This call was interrupted before it ended. It may or may not have taken effect.".to_owned(),
             ),
             Ended::TimedOut(after) => {
-                let text =
-                    format!("This call took longer than {after:?} and was stopped. It may or may not have taken effect.");
+                let text = format!(
+                    "This call took longer than {after:?} and was stopped. It may or may not have taken effect."
+                );
                 let mut out = settled(info, Some(input), ToolStatus::Interrupted, text);
                 out.error = Some(format!("timed out after {after:?}"));
                 out
@@ -205,9 +206,27 @@ impl Body<'_> {
     }
 }
 
+/// What the host is told of an error: the model's text, and the causes below it.
+fn host_text(error: &crate::tool::ToolError) -> String {
+    let mut text = error.to_string();
+    let mut cause: Option<&dyn std::error::Error> = error.source().map(|source| source as _);
+    // Chains are short; a cyclic one must not hang us.
+    for _ in 0..16 {
+        let Some(error) = cause else { break };
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        cause = error.source();
+    }
+    text
+}
+
 fn panicked(info: &ToolCallInfo, input: Value, text: String) -> ToolOut {
-    let mut out =
-        settled(info, Some(input), ToolStatus::Error, format!("The tool `{}` failed unexpectedly.", info.display_name));
+    let mut out = settled(
+        info,
+        Some(input),
+        ToolStatus::Error,
+        format!("The tool `{}` failed unexpectedly.", info.display_name()),
+    );
     out.error = Some(text);
     out.panicked = true;
     out
@@ -240,7 +259,10 @@ async fn wait(
 }
 
 fn returned(
-    joined: Result<std::thread::Result<Result<crate::tool::ToolOutput, crate::tool::ToolError>>, tokio::task::JoinError>,
+    joined: Result<
+        std::thread::Result<Result<crate::tool::ToolOutput, crate::tool::ToolError>>,
+        tokio::task::JoinError,
+    >,
 ) -> Ended {
     match joined {
         Ok(result) => Ended::Returned(result),

@@ -1,5 +1,4 @@
 use std::sync::Arc;
-use std::time::Instant;
 
 use uuid::Uuid;
 
@@ -21,8 +20,8 @@ use crate::hooks::{
 use crate::provider::{HistoryTurn, Provider as _, RequestHead};
 use crate::session::{child_id, repair};
 use crate::types::{
-    AgentStats, PendingCall, Prompt, Role, SessionContentBlock, SessionTurn, Timestamp, TurnFinishReason, TurnOrigin,
-    TurnUsage, UsageKind,
+    AgentStats, Extra, PendingCall, Prompt, Role, SessionContentBlock, SessionTurn, Timestamp, TurnFinishReason,
+    TurnOrigin, TurnUsage, UsageKind,
 };
 
 const CONTINUE: &str = "Please continue.";
@@ -90,9 +89,16 @@ impl TurnLoop {
         self.aborted || (!self.seam.is_durable() && self.cx.abort.is_cancelled())
     }
 
-    pub(super) fn turn(&self, id: Uuid, role: Role, origin: TurnOrigin, content: Vec<SessionContentBlock>, at: Timestamp) -> SessionTurn {
+    pub(super) fn turn(
+        &self,
+        id: Uuid,
+        role: Role,
+        origin: TurnOrigin,
+        content: Vec<SessionContentBlock>,
+        at: Timestamp,
+    ) -> SessionTurn {
         let mut turn = SessionTurn::new(id.to_string(), role, origin, content);
-        turn.run_id.clone_from(&self.cx.info.run_id);
+        (*self.cx.info.run_id).clone_into(&mut turn.run_id);
         turn.created_at = at;
         turn
     }
@@ -155,10 +161,7 @@ impl TurnLoop {
         }
         self.load_state().await?;
         self.repair().await;
-        cx.agent
-            .provider
-            .check(&self.head.model, &blocks)
-            .map_err(|error| RunErrorKind::Provider(Box::new(error)))?;
+        cx.agent.provider.check(&self.head.model, &blocks).map_err(|error| RunErrorKind::Provider(Box::new(error)))?;
         if cx.firing.has::<SystemBefore>() {
             let mut system = self.head.system.clone();
             let mut hook_cx = SystemBeforeCx::new(&cx.firing.base, &mut system);
@@ -362,9 +365,9 @@ impl TurnLoop {
             provider: out.provider.clone(),
             finish_reason: out.finish,
             raw_finish_reason: out.raw_finish.clone(),
-            run_id: self.cx.info.run_id.clone(),
+            run_id: (*self.cx.info.run_id).to_owned(),
             turn_id: turn_id.to_string(),
-            parent_run_id: self.cx.info.parent_run_id.clone(),
+            parent_run_id: self.cx.info.parent_run_id.as_deref().map(ToOwned::to_owned),
             depth: self.cx.info.depth,
             kind: UsageKind::Turn,
             complete: out.complete,
@@ -397,8 +400,10 @@ impl TurnLoop {
         turn.usage = usage;
         turn.finish_reason = if cut { None } else { out.finish };
         turn.interrupted = cut;
-        turn.pending =
-            turn.tool_calls().map(|call| PendingCall { call_id: call.id.clone(), deferred: false }).collect();
+        turn.pending = turn
+            .tool_calls()
+            .map(|call| PendingCall { call_id: call.id.clone(), deferred: false, extra: Extra::default() })
+            .collect();
         Some(self.push(turn))
     }
 

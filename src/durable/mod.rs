@@ -19,11 +19,7 @@ pub use step::{Planned, STEP_FORMAT, StepBody, StepCx, StepError, StepFailure, S
 /// An engine that records runs.
 pub trait DurableRuntime: Send + Sync {
     /// Opens a run, or takes it over: the holder before it can record nothing more.
-    fn attach(
-        &self,
-        run_id: &str,
-        parent: Option<&str>,
-    ) -> BoxFuture<'_, Result<Arc<dyn DurableRun>, DurableError>>;
+    fn attach(&self, run_id: &str, parent: Option<&str>) -> BoxFuture<'_, Result<Arc<dyn DurableRun>, DurableError>>;
 }
 
 /// One run in an engine.

@@ -11,15 +11,15 @@ pub struct HookBase {
 }
 
 /// The identity of a run.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RunInfo {
     /// The session it works on.
-    pub session_id: String,
+    pub session_id: Arc<str>,
     /// Its own id.
-    pub run_id: String,
+    pub run_id: Arc<str>,
     /// The run that spawned it.
-    pub parent_run_id: Option<String>,
+    pub parent_run_id: Option<Arc<str>>,
     /// 0 at the root of the tree.
     pub depth: u32,
 }

@@ -106,7 +106,13 @@ impl Hooks {
         *list = entries.into();
     }
 
-    fn register(&self, slot: usize, scope: Scope, timeout: Option<Duration>, handler: Arc<dyn Any + Send + Sync>) -> HookId {
+    fn register(
+        &self,
+        slot: usize,
+        scope: Scope,
+        timeout: Option<Duration>,
+        handler: Arc<dyn Any + Send + Sync>,
+    ) -> HookId {
         let id = next_id();
         let mut lists = self.lock();
         if let Some(list) = lists.get_mut(slot) {

@@ -120,11 +120,7 @@ impl Firing {
         Err(HookFailure { hook: H::NAME, cause })
     }
 
-    async fn bounded<T>(
-        &self,
-        call: impl Future<Output = T>,
-        timeout: Option<Duration>,
-    ) -> Result<T, HookCause> {
+    async fn bounded<T>(&self, call: impl Future<Output = T>, timeout: Option<Duration>) -> Result<T, HookCause> {
         let aborted = async {
             self.abort.cancelled().await;
             tokio::time::sleep(self.grace).await;

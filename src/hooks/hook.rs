@@ -108,7 +108,7 @@ where
 /// A closure for [`Hooks::on_async`](super::Hooks::on_async): it returns a boxed future that may borrow its context.
 #[diagnostic::on_unimplemented(
     message = "this closure is not an async handler of `{H}`",
-    note = "an async handler is `|cx| Box::pin(async move { .. })`, and `Send + Sync + 'static`"
+    note = "an async handler is `|cx| Box::pin(async move {{ .. }})`, and `Send + Sync + 'static`"
 )]
 pub trait AsyncHandler<H: Hook>:
     for<'a, 'c> Fn(&'c mut H::Cx<'a>) -> BoxFuture<'c, <Self as AsyncHandler<H>>::Out> + Send + Sync + 'static

@@ -17,6 +17,6 @@ pub use base::{HookBase, RunInfo};
 pub use bus::{HookId, Hooks, Registration};
 pub use call::ToolCallInfo;
 pub use events::*;
-pub use fire::{HookCause, HookFailure};
 pub(crate) use fire::{Firing, panic_text};
+pub use fire::{HookCause, HookFailure};
 pub use hook::{AsyncHandler, BoxError, Class, Hook, HookReturn, Scope, SyncHandler};

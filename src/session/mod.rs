@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::provider::{BodyCache, History, HistoryTurn};
 use crate::types::ToolResultBlock;
 
-pub(crate) use repair::{Repair, child_id, repair};
+pub(crate) use repair::{child_id, repair};
 
 /// A conversation in memory, shared by the runs of an agent.
 #[derive(Debug)]

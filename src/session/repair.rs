@@ -3,11 +3,10 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 use crate::provider::{History, HistoryTurn};
-use crate::types::{
-    Extra, Role, SessionContentBlock, SessionTurn, Timestamp, ToolResultBlock, ToolStatus, TurnOrigin,
-};
+use crate::types::{Extra, Role, SessionContentBlock, SessionTurn, Timestamp, ToolResultBlock, ToolStatus, TurnOrigin};
 
-const INTERRUPTED: &str = "This call was interrupted before its result was recorded. It may or may not have taken effect.";
+const INTERRUPTED: &str =
+    "This call was interrupted before its result was recorded. It may or may not have taken effect.";
 
 /// What was missing from a conversation, and the turn that settles it.
 #[derive(Debug)]

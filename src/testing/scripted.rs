@@ -106,9 +106,9 @@ impl Reply {
     pub fn deltas<S: Into<String>>(deltas: impl IntoIterator<Item = S>) -> Self {
         let mut reply = Self::empty();
         let block = reply.next_block();
-        reply.steps.extend(
-            deltas.into_iter().map(|delta| Step::Event(StreamEvent::Text { block, delta: delta.into() })),
-        );
+        reply
+            .steps
+            .extend(deltas.into_iter().map(|delta| Step::Event(StreamEvent::Text { block, delta: delta.into() })));
         reply
     }
 
@@ -165,7 +165,13 @@ impl Reply {
     /// Adds a call that is cut before its arguments end.
     pub fn partial_call(mut self, name: impl Into<String>, arguments: impl Into<String>) -> Self {
         let block = self.next_block();
-        self.steps.push(Step::Call { block, id: None, name: name.into(), arguments: arguments.into(), complete: false });
+        self.steps.push(Step::Call {
+            block,
+            id: None,
+            name: name.into(),
+            arguments: arguments.into(),
+            complete: false,
+        });
         self
     }
 
@@ -230,7 +236,8 @@ impl Reply {
 
     fn steps(self, asked: &str, calls: &mut u64) -> Vec<Step> {
         let has_calls = self.steps.iter().any(|step| matches!(step, Step::Call { .. }));
-        let start = StreamEvent::Start { model: Some(self.model.unwrap_or_else(|| asked.to_owned())), response_id: None };
+        let start =
+            StreamEvent::Start { model: Some(self.model.unwrap_or_else(|| asked.to_owned())), response_id: None };
         let mut out = vec![Step::Event(start)];
         for step in self.steps {
             match step {

@@ -18,7 +18,7 @@ pub use run::{
     AgentAbort, AgentAbortCx, AgentDone, AgentDoneCx, AgentStart, AgentStartCx, HookError, HookErrorCx, SystemBefore,
     SystemBeforeCx,
 };
-pub use session::{SessionRepaired, SessionRepairedCx, SessionSaved, SessionSavedCx};
+pub use session::{SessionRepaired, SessionRepairedCx};
 pub use state::{ToolStateCommitFailed, ToolStateCommitFailedCx, ToolStateLoadFailed, ToolStateLoadFailedCx};
 pub use stream::{
     StreamEnd, StreamEndCx, StreamReset, StreamResetCx, StreamText, StreamTextCx, StreamThinking, StreamThinkingCx,
@@ -97,15 +97,13 @@ events! {
     25 ProviderRequest "provider:request" Observe ProviderRequestCx;
     26 ProviderResponse "provider:response" Observe ProviderResponseCx;
     27 SessionRepaired "session:repaired" Observe SessionRepairedCx;
-    28 SessionSaved "session:saved" Observe SessionSavedCx;
-    29 HookError "hook:error" Observe HookErrorCx;
+    28 HookError "hook:error" Observe HookErrorCx;
 }
 
 /// A context: borrowed fields, a constructor for the loop, and a deref to the base.
 macro_rules! context {
     ($(#[$doc:meta])* $cx:ident { $($field:ident: $ty:ty),* $(,)? }) => {
         $(#[$doc])*
-        #[derive(Debug)]
         pub struct $cx<'a> {
             base: &'a $crate::hooks::HookBase,
             $($field: $ty,)*
@@ -113,6 +111,11 @@ macro_rules! context {
         impl<'a> $cx<'a> {
             pub(crate) const fn new(base: &'a $crate::hooks::HookBase, $($field: $ty),*) -> Self {
                 Self { base, $($field),* }
+            }
+        }
+        impl std::fmt::Debug for $cx<'_> {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.debug_struct(stringify!($cx)).field("base", self.base).finish_non_exhaustive()
             }
         }
         impl std::ops::Deref for $cx<'_> {
@@ -126,7 +129,7 @@ macro_rules! context {
 pub(crate) use context;
 
 /// A marker type.
-macro_rules! marker {
+macro_rules! event_marker {
     ($(#[$doc:meta])* $marker:ident) => {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug)]
@@ -134,4 +137,4 @@ macro_rules! marker {
         pub struct $marker;
     };
 }
-pub(crate) use marker;
+pub(crate) use event_marker as marker;

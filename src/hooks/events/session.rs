@@ -21,19 +21,3 @@ impl SessionRepairedCx<'_> {
         self.dropped
     }
 }
-
-marker! {
-    /// `session:saved`: turns were appended to the session.
-    SessionSaved
-}
-context! {
-    /// Context of [`SessionSaved`].
-    SessionSavedCx { turns: usize }
-}
-impl SessionSavedCx<'_> {
-    /// How many turns the session holds.
-    #[must_use]
-    pub const fn turns(&self) -> usize {
-        self.turns
-    }
-}

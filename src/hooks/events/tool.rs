@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::{context, marker};
 use crate::hooks::ToolCallInfo;
-use crate::tool::ToolOutput;
+use crate::tool::{ToolOutput, ToolUpdate as ToolUpdateValue};
 use crate::types::{ToolOutcome, ToolResultBlock, ToolResultBody, ToolStatus, tool_output_byte_length};
 
 /// Accessors that every `tool:*` context shares.
@@ -20,19 +20,19 @@ macro_rules! call_accessors {
             /// The call's id.
             #[must_use]
             pub fn call_id(&self) -> &str {
-                &self.call.call_id
+                self.call.call_id()
             }
 
             /// The canonical tool name: match policies against this.
             #[must_use]
             pub fn name(&self) -> &str {
-                &self.call.name
+                self.call.name()
             }
 
             /// The name the model saw: show this.
             #[must_use]
             pub fn display_name(&self) -> &str {
-                &self.call.display_name
+                self.call.display_name()
             }
         }
     )*};
@@ -114,12 +114,12 @@ marker! {
 }
 context! {
     /// Context of [`ToolUpdate`].
-    ToolUpdateCx { call: &'a ToolCallInfo, update: &'a Value }
+    ToolUpdateCx { call: &'a ToolCallInfo, update: &'a ToolUpdateValue }
 }
 impl ToolUpdateCx<'_> {
     /// What it reported.
     #[must_use]
-    pub const fn update(&self) -> &Value {
+    pub const fn update(&self) -> &ToolUpdateValue {
         self.update
     }
 }
