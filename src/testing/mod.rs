@@ -2,10 +2,12 @@
 
 mod recorder;
 mod scripted;
+mod step_journal;
 mod virtual_clock;
 
 pub use recorder::EventRecorder;
 pub use scripted::{Reply, ScriptedProvider, ScriptedRequest};
+pub use step_journal::StepJournal;
 pub use virtual_clock::VirtualClock;
 
 // Pure, and used by the loop too: it lives with the types.
