@@ -343,8 +343,8 @@ fn roots_that_take_no_object_are_refused_and_empty_ones_are_not() {
 #[test]
 fn deep_and_circular_schemas_do_no_harm() {
     let mut deep = json!({});
-    for _ in 0..5_000 {
-        deep = json!({ "not": deep });
+    for _ in 0..1_000 {
+        deep = Value::Object([("not".to_owned(), deep)].into_iter().collect());
     }
     assert!(matches!(with_schema(deep), Err(ToolSetError::BadSchema { .. })));
     for schema in [
@@ -359,6 +359,19 @@ fn deep_and_circular_schemas_do_no_harm() {
             let _ = tool.prepare(r#"{"a":{"a":{"b":{}}},"c":1}"#);
         }
     }
+}
+
+#[test]
+fn deep_arguments_fit_on_the_stack() {
+    let schema = json!({"type": "object", "properties": {"a": {"$ref": "#"}, "n": {"type": "integer"}}});
+    let nest = |depth: usize, core: &str| format!("{}{core}{}", "{\"a\":".repeat(depth), "}".repeat(depth));
+    let inner = nest(120, r#"{"n":1.0}"#);
+    let raw = nest(31, &json!(inner).to_string());
+    let value = prepared(schema.clone(), &raw).unwrap();
+    assert_eq!(value.pointer(&format!("{}/n", "/a".repeat(151))), Some(&json!(1)));
+    // Deeper down a string is not opened any more.
+    let raw = nest(40, &json!(inner).to_string());
+    assert_eq!(prepared(schema, &raw).is_err(), cfg!(feature = "json-schema"));
 }
 
 // --- sets

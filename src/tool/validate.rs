@@ -1,5 +1,3 @@
-use std::fmt::Write as _;
-
 use serde_json::Value;
 
 use super::normalise;
@@ -176,20 +174,14 @@ fn depth_exceeds(value: &Value, limit: usize) -> bool {
     false
 }
 
-/// At most `limit` bytes of a text, cut between characters, with `…` where something is missing.
+/// The start of a text, `limit` bytes at most, cut between characters, with `…` where something is missing.
+#[cfg(feature = "json-schema")]
 pub(super) fn clip(text: &str, limit: usize) -> String {
     if text.len() <= limit {
         return text.to_owned();
     }
-    let mut clipped = String::with_capacity(limit);
-    for c in text.chars() {
-        if clipped.len().saturating_add(c.len_utf8()) > limit {
-            break;
-        }
-        clipped.push(c);
-    }
-    let _ = write!(clipped, "…");
-    clipped
+    let start = text.get(..text.floor_char_boundary(limit)).unwrap_or_default();
+    format!("{start}…")
 }
 
 #[cfg(feature = "json-schema")]
