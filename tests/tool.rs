@@ -514,6 +514,27 @@ mod typed {
     }
 
     #[test]
+    fn violations_inside_a_branch_name_the_place_where_it_is_clear_which_was_meant() {
+        let schema = json!({
+            "type": "object",
+            "properties": {
+                "at": {"anyOf": [{"$ref": "#/$defs/Point"}, {"type": "null"}]},
+                "shape": {"oneOf": [
+                    {"type": "object", "required": ["kind", "r"], "properties": {"kind": {"const": "circle"}, "r": {"type": "integer"}}},
+                    {"type": "object", "required": ["kind"], "properties": {"kind": {"const": "square"}}},
+                ]},
+                "either": {"anyOf": [{"type": "integer"}, {"type": "boolean"}]},
+            },
+            "$defs": {"Point": {"type": "object", "required": ["x", "y"], "properties": {"x": {"type": "integer"}}}},
+        });
+        let raw = r#"{"at":{"x":"1"},"shape":{"kind":"circle"},"either":"no"}"#;
+        let InvalidArguments::Schema { violations, .. } = prepared(schema, raw).unwrap_err() else { panic!() };
+        let mut places: Vec<_> = violations.iter().map(|violation| violation.pointer.as_str()).collect();
+        places.sort_unstable();
+        assert_eq!(places, ["/at/x", "/at/y", "/either", "/shape/r"]);
+    }
+
+    #[test]
     fn what_is_said_of_violations_is_bounded() {
         let schema = json!({"type": "object", "additionalProperties": {"type": "object"}});
         let arguments: serde_json::Map<String, Value> =
