@@ -467,8 +467,8 @@ mod tests {
     #[test]
     fn nothing_secret_is_shown() {
         let key = Secret::from("sk-secret-value");
-        let mut options = HttpOptions::default();
-        options.headers.push(("x-extra".into(), "also-a-secret".into()));
+        let options =
+            HttpOptions { headers: vec![("x-extra".into(), "also-a-secret".into())], ..HttpOptions::default() };
         let http = Http::new("test", options, Some(&key));
         let map = http.headers(&[("x-api-key", &key), ("anthropic-version", &"2023-06-01".into())]).unwrap();
         let shown = format!("{http:?} {map:?} {:?}", shown_headers(&map));
@@ -562,8 +562,7 @@ mod tests {
         let answer = "HTTP/1.1 200 OK\r\nrequest-id: r1\r\ncontent-length: 2\r\n\r\nhi".to_owned();
         let (base, seen) = serve(vec![answer]).await;
         let log = Arc::new(Log::default());
-        let mut cx = RequestContext::default();
-        cx.observer = Some(log.clone());
+        let cx = RequestContext { observer: Some(log.clone()), ..RequestContext::default() };
         let mut response = post(&format!("{base}/v1/x?k=v"), HttpOptions::default(), &cx).await.unwrap();
         assert_eq!((response.status, response.request_id()), (200, Some("r1")));
         assert_eq!(response.read_error_body().await, b"hi");
@@ -607,8 +606,7 @@ mod tests {
     #[tokio::test]
     async fn a_server_that_never_answers_times_out() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let mut options = HttpOptions::default();
-        options.first_byte_timeout = Duration::from_millis(20);
+        let options = HttpOptions { first_byte_timeout: Duration::from_millis(20), ..HttpOptions::default() };
         let url = format!("http://{}", listener.local_addr().unwrap());
         let error = post(&url, options, &RequestContext::default()).await.unwrap_err();
         assert_eq!(error.kind, ProviderErrorKind::Timeout);

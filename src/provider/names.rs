@@ -143,9 +143,8 @@ mod tests {
         assert_eq!(NameRule::PORTABLE.wire_name("files/read"), "files_read_031fd00115");
         assert_eq!(NameRule::GEMINI.wire_name("1st"), NameRule::GEMINI.wire_name("1st"));
         assert!(NameRule::GEMINI.wire_name("1st").starts_with('_'));
-        let mut head = RequestHead::default();
-        head.tools =
-            Arc::new([ToolDefinition::new("files/read", "", json!({})), ToolDefinition::new("ls", "", json!({}))]);
+        let tools = ["files/read", "ls"].map(|name| ToolDefinition::new(name, "", json!({})));
+        let head = RequestHead { tools: Arc::new(tools), ..RequestHead::default() };
         let table = NameTable::new(&head, NameRule::PORTABLE);
         assert_eq!(table.original(&NameRule::PORTABLE.wire_name("files/read")), "files/read");
         assert_eq!(table.original("ls"), "ls");

@@ -429,14 +429,21 @@ mod tests {
         fn event(&mut self, name: &str, data: &str, out: &mut Events) -> Result<(), ProviderError> {
             match (name, data) {
                 ("error", text) => Err(ProviderError::new(ProviderErrorKind::Server, "echo", text)),
-                (_, "end") => Ok(self.finish(out)),
-                (_, text) => Ok(out.push_back(StreamEvent::Text { block: 0, delta: text.to_owned() })),
+                (_, "end") => {
+                    self.finish(out);
+                    Ok(())
+                }
+                (_, text) => {
+                    out.push_back(StreamEvent::Text { block: 0, delta: text.to_owned() });
+                    Ok(())
+                }
             }
         }
         fn body(&mut self, body: &[u8], out: &mut Events) -> Result<(), ProviderError> {
             serde_json::from_slice::<IgnoredAny>(body).map_err(|error| json_error("echo", &error, body))?;
             out.push_back(StreamEvent::Text { block: 0, delta: text(body).into_owned() });
-            Ok(self.finish(out))
+            self.finish(out);
+            Ok(())
         }
         fn eof(&mut self, _: &mut Events) -> Result<(), ProviderError> {
             Err(ProviderError::new(ProviderErrorKind::TruncatedStream, "echo", "cut"))
