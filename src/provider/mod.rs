@@ -14,6 +14,8 @@ mod http;
 mod outgoing;
 mod request;
 mod secret;
+#[cfg(feature = "openai")]
+pub mod openai_chat;
 pub mod sse;
 #[cfg(feature = "http")]
 #[allow(dead_code, reason = "used by the wires")]
