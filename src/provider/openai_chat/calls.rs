@@ -1,6 +1,6 @@
-use super::ids::WireNames;
 use super::json_scan::JsonScan;
 use crate::provider::StreamEvent;
+use crate::provider::names::NameTable;
 use crate::provider::wire::Events;
 use crate::types::SignatureProducer;
 
@@ -166,7 +166,7 @@ impl Calls {
         let Some(call) = self.calls.get_mut(position) else { return };
         let block = sink.next_block();
         call.block = Some(block);
-        let name = sink.names.restore(&call.name).to_owned();
+        let name = sink.names.original(&call.name).to_owned();
         sink.out.push_back(StreamEvent::ToolCallStart { block, id, name });
         if !call.held.is_empty() {
             sink.out.push_back(StreamEvent::ToolCallDelta { block, delta: std::mem::take(&mut call.held) });
@@ -240,7 +240,7 @@ impl Call {
 pub(super) struct CallSink<'a> {
     pub(super) out: &'a mut Events,
     pub(super) blocks: &'a mut u32,
-    pub(super) names: &'a WireNames,
+    pub(super) names: &'a NameTable,
     pub(super) producer: &'a SignatureProducer,
 }
 

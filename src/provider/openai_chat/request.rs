@@ -7,10 +7,10 @@ use serde::ser::{SerializeMap as _, Serializer};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use super::ids::tool_name;
 use super::messages::{Messages, Sink, Stable};
 use super::profile::{ChatProfile, SystemRole, ToolChoiceSupport};
 use super::thinking;
+use crate::provider::names::NameRule;
 use crate::provider::{ModelRequest, ProviderError, ProviderErrorKind, RequestHead, ToolChoice, ToolDefinition};
 
 type Buffer = Writer<BytesMut>;
@@ -179,7 +179,7 @@ fn write_tools(profile: &ChatProfile, head: &RequestHead, fields: &mut Fields<'_
             ToolChoice::Required => fields.field("tool_choice", "required")?,
             ToolChoice::None => fields.field("tool_choice", "none")?,
             ToolChoice::Tool(name) => {
-                let name = tool_name(head.names.display(name));
+                let name = NameRule::PORTABLE.wire_name(head.names.display(name));
                 fields.field("tool_choice", &json!({"type": "function", "function": {"name": name}}))?;
             }
         }
@@ -199,7 +199,7 @@ impl Serialize for Tools<'_> {
         serializer.collect_seq(self.head.tools.iter().map(|tool| Tool {
             r#type: "function",
             function: FunctionDefinition {
-                name: tool_name(names.display(&tool.name)),
+                name: NameRule::PORTABLE.wire_name(names.display(&tool.name)),
                 description: &tool.description,
                 parameters: Parameters(tool),
                 strict: tool.strict && strict_taken,

@@ -8,11 +8,11 @@ use super::calls::{BadCall, CallPiece, CallSink, Calls};
 use super::chunk::{Choice, Chunk, Content, Delta, Function, Part};
 use super::details::{Details, piece_text};
 use super::fast::{DeltaKind, Shape};
-use super::ids::WireNames;
 use super::profile::ChatProfile;
 use super::usage::Usage;
 use super::{error, finish};
 use crate::provider::http::excerpt;
+use crate::provider::names::NameTable;
 use crate::provider::wire::{Decoder, Events, json_error, repair};
 use crate::provider::{ProviderError, ProviderErrorKind, StreamEvent, UsageSnapshot};
 use crate::types::{SignatureProducer, TurnFinishReason};
@@ -23,7 +23,7 @@ use crate::types::{SignatureProducer, TurnFinishReason};
 /// `[DONE]`. Usage and errors may still come after the finish reason, so reading goes on until then.
 pub(super) struct ChatDecoder {
     profile: Arc<ChatProfile>,
-    names: WireNames,
+    names: NameTable,
     producer: SignatureProducer,
     started: bool,
     finished: bool,
@@ -54,7 +54,7 @@ enum Open {
 }
 
 impl ChatDecoder {
-    pub(super) fn new(profile: Arc<ChatProfile>, names: WireNames, may_retry: bool) -> Self {
+    pub(super) fn new(profile: Arc<ChatProfile>, names: NameTable, may_retry: bool) -> Self {
         Self {
             producer: SignatureProducer::new(profile.id.clone()),
             profile,
