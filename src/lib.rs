@@ -1,6 +1,7 @@
 //! An embeddable agent runtime.
 
 pub mod provider;
+pub mod testing;
 pub mod types;
 
 pub use async_trait::async_trait;
