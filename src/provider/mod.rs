@@ -7,9 +7,17 @@ mod capabilities;
 mod error;
 mod event;
 mod history;
+#[cfg(feature = "http")]
+#[allow(dead_code, reason = "used by the wires")]
+mod http;
 #[allow(dead_code, reason = "used by the wires")]
 mod outgoing;
 mod request;
+mod secret;
+pub mod sse;
+#[cfg(feature = "http")]
+#[allow(dead_code, reason = "used by the wires")]
+mod wire;
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -22,10 +30,13 @@ pub use capabilities::Capabilities;
 pub use error::{ProviderError, ProviderErrorKind};
 pub use event::{StreamEvent, UsageSnapshot};
 pub use history::{BodyCache, EncodedBody, History, HistoryTurn};
+#[cfg(feature = "http")]
+pub use http::{HttpOptions, RawResponse};
 pub use request::{
     ModelRequest, ReaderAway, RequestContext, RequestHead, ThinkingLevel, ToolChoice, ToolDefinition, ToolNames,
     WireObserver, WireRequest, WireResponse,
 };
+pub use secret::Secret;
 
 use crate::types::{SessionContentBlock, SessionTurn};
 

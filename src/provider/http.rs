@@ -1,0 +1,428 @@
+//! The HTTP that the wires share: one client, timeouts, headers, and what a response looks like to a decoder.
+
+use std::error::Error as _;
+use std::fmt;
+use std::pin::Pin;
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll};
+use std::time::{Duration, UNIX_EPOCH};
+
+use bytes::Bytes;
+use futures::stream::{self, BoxStream};
+use futures::{Stream, StreamExt as _};
+use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
+use reqwest::redirect::Policy;
+use tokio::time::{Instant, Sleep};
+
+use super::{ProviderError, ProviderErrorKind, ReaderAway, RequestContext, Secret, WireRequest, WireResponse};
+
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+const MAX_REDIRECTS: usize = 5;
+const MAX_ERROR_BODY: usize = 1024 * 1024;
+const EXCERPT_BYTES: usize = 512;
+
+/// A response as the network gave it, before anything is decoded.
+pub struct RawResponse {
+    /// The HTTP status.
+    pub status: u16,
+    /// The headers, names in lower case.
+    pub headers: Vec<(String, String)>,
+    /// The body as it arrives. Its errors are final.
+    pub body: BoxStream<'static, Result<Bytes, ProviderError>>,
+}
+
+impl RawResponse {
+    /// A recorded response, its body in the chunks given.
+    pub fn recorded(
+        status: u16,
+        headers: Vec<(String, String)>,
+        chunks: impl IntoIterator<Item = Bytes, IntoIter: Send + 'static>,
+    ) -> Self {
+        Self { status, headers, body: stream::iter(chunks.into_iter().map(Ok)).boxed() }
+    }
+
+    /// The first header of a name, case-insensitively.
+    #[must_use]
+    pub fn header(&self, name: &str) -> Option<&str> {
+        header(&self.headers, name)
+    }
+
+    pub(crate) fn is_success(&self) -> bool {
+        (200..300).contains(&self.status)
+    }
+
+    pub(crate) fn request_id(&self) -> Option<&str> {
+        ["request-id", "x-request-id", "x-amzn-requestid", "apim-request-id", "cf-ray"]
+            .iter()
+            .find_map(|name| self.header(name))
+            .filter(|id| !id.is_empty())
+    }
+
+    /// Adds to an error what only the head of the response says. What the error already has stays.
+    pub(crate) fn annotate(&self, error: &mut ProviderError) {
+        error.status.get_or_insert(self.status);
+        if error.retry_after.is_none() {
+            error.retry_after = retry_after(&self.headers);
+        }
+        match self.header("x-should-retry").map(str::trim) {
+            Some(word) if word.eq_ignore_ascii_case("true") => error.should_retry = Some(true),
+            Some(word) if word.eq_ignore_ascii_case("false") => error.should_retry = Some(false),
+            // A conflict is over the next time; its kind alone would not say so.
+            _ if self.status == 409 => error.should_retry = error.should_retry.or(Some(true)),
+            _ => {}
+        }
+        if error.request_id.is_none() {
+            error.request_id = self.request_id().map(str::to_owned);
+        }
+    }
+
+    /// Reads the body of a failed request, up to 1 MiB. What breaks on the way ends it.
+    pub(crate) async fn read_error_body(&mut self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        while let Some(Ok(chunk)) = self.body.next().await {
+            let room = MAX_ERROR_BODY.saturating_sub(bytes.len());
+            bytes.extend_from_slice(chunk.get(..room.min(chunk.len())).unwrap_or_default());
+            if bytes.len() >= MAX_ERROR_BODY {
+                break;
+            }
+        }
+        bytes
+    }
+}
+
+impl fmt::Debug for RawResponse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RawResponse")
+            .field("status", &self.status)
+            .field("headers", &self.headers)
+            .finish_non_exhaustive()
+    }
+}
+
+/// How a provider speaks HTTP.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct HttpOptions {
+    /// The client to use. Default: one that all providers of the process share, with a connect timeout of 10 s,
+    /// `TCP_NODELAY`, and redirects followed only within the same host.
+    ///
+    /// An injected client keeps its own redirect policy; reqwest's default one carries key headers other than
+    /// `authorization` to other hosts, so give it `redirect::Policy::none()`.
+    pub client: Option<reqwest::Client>,
+    /// How long to wait for the head of the response, connecting included. Default 120 s.
+    pub first_byte_timeout: Duration,
+    /// How long a body may stay silent while somebody waits for it. Default 120 s. There is no limit on the whole.
+    pub idle_timeout: Duration,
+    /// The limit of one server-sent event and of a body that is not a stream, in bytes. Default 64 MiB.
+    pub max_event_bytes: usize,
+    /// Further headers. They win over those of the wire.
+    pub headers: Vec<(String, Secret)>,
+}
+
+impl Default for HttpOptions {
+    fn default() -> Self {
+        Self {
+            client: None,
+            first_byte_timeout: Duration::from_secs(120),
+            idle_timeout: Duration::from_secs(120),
+            max_event_bytes: super::sse::DEFAULT_MAX_EVENT_BYTES,
+            headers: Vec::new(),
+        }
+    }
+}
+
+/// Who is spoken to, and what must not be repeated of it.
+#[derive(Clone, Debug)]
+pub(crate) struct Origin {
+    pub(crate) provider: Arc<str>,
+    secrets: Arc<[Secret]>,
+}
+
+impl Origin {
+    pub(crate) fn new(provider: &str, secrets: impl IntoIterator<Item = Secret>) -> Self {
+        Self { provider: provider.into(), secrets: secrets.into_iter().filter(|secret| !secret.is_empty()).collect() }
+    }
+
+    pub(crate) fn error(&self, kind: ProviderErrorKind, message: impl Into<String>) -> ProviderError {
+        ProviderError::new(kind, &*self.provider, message)
+    }
+
+    /// Removes secrets that a server echoed.
+    pub(crate) fn scrub(&self, mut error: ProviderError) -> ProviderError {
+        for secret in self.secrets.iter() {
+            secret.scrub(&mut error.message);
+            for text in [&mut error.code, &mut error.body_excerpt, &mut error.request_id].into_iter().flatten() {
+                secret.scrub(text);
+            }
+        }
+        error
+    }
+}
+
+/// One endpoint of a provider, ready to be posted to.
+#[derive(Clone, Debug)]
+pub(crate) struct Http {
+    pub(crate) origin: Origin,
+    pub(crate) options: HttpOptions,
+}
+
+impl Http {
+    /// The secrets are the key and the values of the options' headers.
+    pub(crate) fn new(provider: &str, options: HttpOptions, key: Option<&Secret>) -> Self {
+        let secrets = key.cloned().into_iter().chain(options.headers.iter().map(|(_, value)| value.clone()));
+        Self { origin: Origin::new(provider, secrets), options }
+    }
+
+    /// Parses an address.
+    pub(crate) fn url(&self, url: &str) -> Result<reqwest::Url, ProviderError> {
+        match reqwest::Url::parse(url) {
+            Ok(url) if matches!(url.scheme(), "http" | "https") && url.has_host() => Ok(url),
+            _ => Err(self.origin.error(ProviderErrorKind::Invalid, "the base URL is not an http(s) address")),
+        }
+    }
+
+    /// Builds the headers of all requests: JSON content, then the given ones, then the options'.
+    pub(crate) fn headers(&self, wire: &[(&str, &Secret)]) -> Result<HeaderMap, ProviderError> {
+        let mut map = HeaderMap::new();
+        map.insert(reqwest::header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        let own = self.options.headers.iter().map(|(name, value)| (name.as_str(), value));
+        for (name, value) in wire.iter().copied().chain(own) {
+            let invalid = || {
+                self.origin
+                    .error(ProviderErrorKind::Invalid, format!("header {name:?} has a name or value that HTTP refuses"))
+            };
+            let key = HeaderName::from_bytes(name.as_bytes()).map_err(|_| invalid())?;
+            let mut value = HeaderValue::from_str(value.expose()).map_err(|_| invalid())?;
+            value.set_sensitive(!is_plain(&key));
+            map.insert(key, value);
+        }
+        Ok(map)
+    }
+
+    /// Posts a body and waits for the head of the response. Never retries.
+    pub(crate) async fn post(
+        &self,
+        url: &reqwest::Url,
+        headers: &HeaderMap,
+        body: Bytes,
+        cx: &RequestContext,
+    ) -> Result<RawResponse, ProviderError> {
+        let client = match &self.options.client {
+            Some(client) => client.clone(),
+            None => shared_client(url.scheme() == "http")
+                .map_err(|error| self.origin.error(ProviderErrorKind::Transport, describe(error)))?,
+        };
+        if let Some(observer) = &cx.observer {
+            let shown = shown_headers(headers);
+            observer.request(&WireRequest { url: &shown_url(url), headers: &shown, body_bytes: body.len() });
+        }
+        let started = Instant::now();
+        let sent = client.post(url.clone()).headers(headers.clone()).body(body).send();
+        let response = match tokio::time::timeout(self.options.first_byte_timeout, sent).await {
+            Ok(Ok(response)) => response,
+            Ok(Err(error)) => return Err(self.origin.scrub(send_error(&self.origin, error))),
+            Err(_) => {
+                let message = format!("no response within {:?}", self.options.first_byte_timeout);
+                return Err(self.origin.error(ProviderErrorKind::Timeout, message));
+            }
+        };
+        let status = response.status().as_u16();
+        let text = |value: &HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
+        let headers = response.headers().iter().map(|(name, value)| (name.as_str().to_owned(), text(value))).collect();
+        let body = IdleBody {
+            inner: response.bytes_stream().boxed(),
+            idle: self.options.idle_timeout,
+            sleep: None,
+            waiting: None,
+            reader_away: cx.reader_away.clone(),
+            origin: self.origin.clone(),
+        };
+        let response = RawResponse { status, headers, body: body.boxed() };
+        if let Some(observer) = &cx.observer {
+            let request_id = response.request_id();
+            observer.response(&WireResponse { status, request_id, elapsed: started.elapsed() });
+        }
+        Ok(response)
+    }
+}
+
+/// The client of the process. A second one without certificate roots serves plain addresses: reading the system's
+/// roots costs milliseconds that a local server need not pay.
+fn shared_client(plain: bool) -> Result<reqwest::Client, reqwest::Error> {
+    static TLS: OnceLock<reqwest::Client> = OnceLock::new();
+    static PLAIN: OnceLock<reqwest::Client> = OnceLock::new();
+    let slot = if plain { &PLAIN } else { &TLS };
+    if let Some(client) = slot.get() {
+        return Ok(client.clone());
+    }
+    let builder = reqwest::Client::builder()
+        .user_agent(concat!("zidane/", env!("CARGO_PKG_VERSION")))
+        .connect_timeout(CONNECT_TIMEOUT)
+        .tcp_nodelay(true)
+        .redirect(redirects());
+    #[cfg(any(feature = "rustls", feature = "rustls-no-provider", feature = "native-tls"))]
+    let builder = if plain { builder.tls_certs_only([]) } else { builder };
+    let client = builder.build()?;
+    Ok(slot.get_or_init(|| client).clone())
+}
+
+/// Follows within a host only, and never from https to http: key headers would go along. What is not followed comes
+/// back as the 3xx response that it is.
+fn redirects() -> Policy {
+    Policy::custom(|attempt| {
+        let next = attempt.url();
+        let same = attempt.previous().last().is_some_and(|last| {
+            last.scheme() == next.scheme()
+                && last.host_str() == next.host_str()
+                && last.port_or_known_default() == next.port_or_known_default()
+        });
+        if same && attempt.previous().len() <= MAX_REDIRECTS { attempt.follow() } else { attempt.stop() }
+    })
+}
+
+fn is_plain(name: &HeaderName) -> bool {
+    matches!(name.as_str(), "content-type" | "accept" | "anthropic-version" | "anthropic-beta" | "user-agent")
+}
+
+fn shown_headers(headers: &HeaderMap) -> Vec<(String, String)> {
+    let shown = |value: &HeaderValue| {
+        if value.is_sensitive() { "***".to_owned() } else { String::from_utf8_lossy(value.as_bytes()).into_owned() }
+    };
+    headers.iter().map(|(name, value)| (name.as_str().to_owned(), shown(value))).collect()
+}
+
+fn shown_url(url: &reqwest::Url) -> String {
+    let host = url.host_str().unwrap_or_default();
+    let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
+    format!("{}://{host}{port}{}", url.scheme(), url.path())
+}
+
+fn send_error(origin: &Origin, error: reqwest::Error) -> ProviderError {
+    let kind = if error.is_timeout() {
+        ProviderErrorKind::Timeout
+    } else if error.is_builder() {
+        ProviderErrorKind::Invalid
+    } else if error.is_redirect() {
+        ProviderErrorKind::Protocol
+    } else {
+        ProviderErrorKind::Transport
+    };
+    origin.error(kind, describe(error))
+}
+
+/// The error and its causes, without the address.
+fn describe(error: reqwest::Error) -> String {
+    let error = error.without_url();
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let cause_text = cause.to_string();
+        if !text.contains(&cause_text) {
+            text.push_str(": ");
+            text.push_str(&cause_text);
+        }
+        source = cause.source();
+    }
+    text
+}
+
+/// A body whose silence is bounded. The clock runs only while somebody waits, and one timer serves the whole body.
+struct IdleBody {
+    inner: BoxStream<'static, Result<Bytes, reqwest::Error>>,
+    idle: Duration,
+    sleep: Option<Pin<Box<Sleep>>>,
+    /// Since when the reader waits, and how long it had been away until then.
+    waiting: Option<(Instant, Duration)>,
+    reader_away: Option<Arc<ReaderAway>>,
+    origin: Origin,
+}
+
+impl IdleBody {
+    fn away(&self) -> Duration {
+        self.reader_away.as_ref().map_or(Duration::ZERO, |away| away.total())
+    }
+}
+
+impl Stream for IdleBody {
+    type Item = Result<Bytes, ProviderError>;
+
+    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let this = self.get_mut();
+        if let Poll::Ready(item) = this.inner.poll_next_unpin(cx) {
+            this.waiting = None;
+            return Poll::Ready(
+                item.map(|item| item.map_err(|error| this.origin.scrub(send_error(&this.origin, error)))),
+            );
+        }
+        let away = this.away();
+        let (since, away_before) = *this.waiting.get_or_insert_with(|| (Instant::now(), away));
+        loop {
+            let sleep = this.sleep.get_or_insert_with(|| Box::pin(tokio::time::sleep(this.idle)));
+            if sleep.as_mut().poll(cx).is_pending() {
+                return Poll::Pending;
+            }
+            let silent = since.elapsed().saturating_sub(away.saturating_sub(away_before));
+            let left = this.idle.saturating_sub(silent);
+            if left.is_zero() {
+                this.sleep = None;
+                let message = format!("the response was silent for {:?}", this.idle);
+                return Poll::Ready(Some(Err(this.origin.error(ProviderErrorKind::Timeout, message))));
+            }
+            sleep.as_mut().reset(Instant::now() + left);
+        }
+    }
+}
+
+pub(crate) fn header<'a>(headers: &'a [(String, String)], name: &str) -> Option<&'a str> {
+    headers.iter().find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
+}
+
+/// `retry-after-ms`, else `retry-after` in seconds or as an HTTP date.
+pub(crate) fn retry_after(headers: &[(String, String)]) -> Option<Duration> {
+    let number = |name: &str| header(headers, name)?.trim().parse::<f64>().ok();
+    if let Some(millis) = number("retry-after-ms") {
+        return Duration::try_from_secs_f64(millis / 1e3).ok();
+    }
+    if let Some(seconds) = number("retry-after") {
+        return Duration::try_from_secs_f64(seconds).ok();
+    }
+    let until = httpdate::parse_http_date(header(headers, "retry-after")?.trim()).ok()?;
+    let now = match header(headers, "date").and_then(|date| httpdate::parse_http_date(date.trim()).ok()) {
+        Some(date) => date,
+        None => UNIX_EPOCH.checked_add(UNIX_EPOCH.elapsed().ok()?)?,
+    };
+    Some(until.duration_since(now).unwrap_or(Duration::ZERO))
+}
+
+/// What a status means when the body says nothing better.
+pub(crate) const fn kind_of_status(status: u16) -> ProviderErrorKind {
+    match status {
+        401 | 403 => ProviderErrorKind::Auth,
+        402 => ProviderErrorKind::Quota,
+        408 | 504 => ProviderErrorKind::Timeout,
+        429 => ProviderErrorKind::RateLimited,
+        503 | 529 => ProviderErrorKind::Overloaded,
+        500..=599 => ProviderErrorKind::Server,
+        400..=499 => ProviderErrorKind::Invalid,
+        _ => ProviderErrorKind::Protocol,
+    }
+}
+
+/// The start of a body as text, at most 512 bytes.
+pub(crate) fn excerpt(body: &[u8]) -> String {
+    let start = body.trim_ascii_start();
+    let cut = start.get(..EXCERPT_BYTES).unwrap_or(start);
+    let mut text = String::from_utf8_lossy(cut).into_owned();
+    if cut.len() < start.len() {
+        while text.ends_with('\u{fffd}') {
+            text.pop();
+        }
+        text.push('…');
+    }
+    text
+}
+
+/// Whether a body is a web page, as proxies send them.
+pub(crate) fn is_html(body: &[u8]) -> bool {
+    body.trim_ascii_start().first() == Some(&b'<')
+}

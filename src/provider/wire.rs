@@ -1,0 +1,400 @@
+//! From a response to the events of an answer: what all HTTP wires share.
+
+use std::borrow::Cow;
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::stream::BoxStream;
+use futures::{Stream, StreamExt as _};
+use serde::de::IgnoredAny;
+
+use super::http::{Origin, RawResponse, excerpt};
+use super::sse::{SseEvent, SseFramer};
+use super::{ProviderError, ProviderErrorKind, ProviderStream, StreamEvent};
+
+/// Events that wait to be read.
+pub(crate) type Events = VecDeque<StreamEvent>;
+
+/// What was read to find out how a body is framed, or to show it in an error.
+const HEAD_BYTES: usize = 1024;
+/// How much may follow the terminal event for the connection to be kept, and how long that may take.
+const TAIL_BYTES: usize = 64 * 1024;
+const TAIL_TIME: Duration = Duration::from_millis(500);
+
+/// Reads one answer of a wire.
+///
+/// Every method puts what it read into `out` and may fail; events that were put there before are delivered first.
+/// A decoder ends an answer by putting [`StreamEvent::Finish`] and being finished.
+pub(crate) trait Decoder: Send + Unpin + 'static {
+    /// One server-sent event. `data` is never blank. An `error:` field comes as an event named `error`, and so do
+    /// `event: error` events; JSON that stood in the stream without a field comes without a name.
+    fn event(&mut self, name: &str, data: &str, out: &mut Events) -> Result<(), ProviderError>;
+
+    /// The whole body, when it was JSON and not a stream.
+    fn body(&mut self, body: &[u8], out: &mut Events) -> Result<(), ProviderError>;
+
+    /// The stream ended and the decoder was not finished. Either it can be counted as finished, or it was cut.
+    fn eof(&mut self, out: &mut Events) -> Result<(), ProviderError>;
+
+    /// The terminal event was seen.
+    fn is_finished(&self) -> bool;
+
+    /// The error of a response whose status is no success. The caller adds status, request id and what headers say.
+    fn status_error(&self, status: u16, body: &[u8]) -> ProviderError;
+}
+
+/// Decodes a response. The error of a failed request is the stream's only item.
+pub(crate) fn decode(
+    origin: &Origin,
+    max_event: usize,
+    mut response: RawResponse,
+    decoder: impl Decoder,
+) -> ProviderStream {
+    if response.is_success() {
+        return ProviderStream::new(Driver::new(origin.clone(), max_event, response, decoder));
+    }
+    let origin = origin.clone();
+    ProviderStream::new(futures::stream::once(async move { Err(status_error(&origin, &mut response, decoder).await) }))
+}
+
+/// Decodes a response of a request. The error of a failed request is the result.
+pub(crate) async fn open(
+    origin: &Origin,
+    max_event: usize,
+    mut response: RawResponse,
+    decoder: impl Decoder,
+) -> Result<ProviderStream, ProviderError> {
+    if response.is_success() {
+        Ok(ProviderStream::new(Driver::new(origin.clone(), max_event, response, decoder)))
+    } else {
+        Err(status_error(origin, &mut response, decoder).await)
+    }
+}
+
+async fn status_error(origin: &Origin, response: &mut RawResponse, decoder: impl Decoder) -> ProviderError {
+    let body = response.read_error_body().await;
+    let mut error = decoder.status_error(response.status, &body);
+    if (300..400).contains(&response.status) {
+        error = origin.error(ProviderErrorKind::Protocol, "redirected to another host, which is not followed");
+    }
+    if error.body_excerpt.is_none() && !body.is_empty() {
+        error.body_excerpt = Some(excerpt(&body));
+    }
+    response.annotate(&mut error);
+    origin.scrub(error)
+}
+
+/// The text of bytes that should be UTF-8. What is not becomes U+FFFD.
+pub(crate) fn text(bytes: &[u8]) -> Cow<'_, str> {
+    String::from_utf8_lossy(bytes)
+}
+
+/// The error of JSON that does not parse. JSON that merely ends too early was cut.
+pub(crate) fn json_error(provider: &str, error: &serde_json::Error, json: &[u8]) -> ProviderError {
+    let kind = if error.is_eof() { ProviderErrorKind::TruncatedStream } else { ProviderErrorKind::Protocol };
+    let mut result = ProviderError::new(kind, provider, format!("unreadable JSON: {error}"));
+    result.body_excerpt = Some(excerpt(json));
+    result
+}
+
+/// JSON that strict parsers refuse but servers send, made legal: raw control characters in strings are escaped and
+/// halves of surrogate pairs become U+FFFD. `None` when there was nothing to repair.
+pub(crate) fn repair(json: &str) -> Option<String> {
+    let mut out = String::with_capacity(json.len() + 16);
+    let mut in_string = false;
+    let mut changed = false;
+    let mut chars = json.char_indices();
+    while let Some((at, char)) = chars.next() {
+        match char {
+            '"' => in_string = !in_string,
+            '\\' if in_string => {
+                let rest = json.get(at..).unwrap_or_default();
+                let (keep, skip) = escape(rest);
+                changed |= keep != rest.get(..skip).unwrap_or_default();
+                out.push_str(keep);
+                for _ in 1..rest.get(..skip).unwrap_or_default().chars().count() {
+                    chars.next();
+                }
+                continue;
+            }
+            control if in_string && control < ' ' => {
+                changed = true;
+                out.push_str(&format!("\\u{:04x}", u32::from(control)));
+                continue;
+            }
+            _ => {}
+        }
+        out.push(char);
+    }
+    changed.then_some(out)
+}
+
+/// What to write for the escape that `text` begins with, and how many bytes it takes there.
+fn escape(text: &str) -> (&str, usize) {
+    let unit = |text: &str| {
+        let digits = text.strip_prefix("\\u")?.get(..4)?;
+        u16::from_str_radix(digits, 16).ok()
+    };
+    match unit(text) {
+        Some(0xD800..=0xDBFF) => match text.get(6..).and_then(unit) {
+            Some(0xDC00..=0xDFFF) => (text.get(..12).unwrap_or_default(), 12),
+            _ => ("\\ufffd", 6),
+        },
+        Some(0xDC00..=0xDFFF) => ("\\ufffd", 6),
+        Some(_) => (text.get(..6).unwrap_or_default(), 6),
+        None => {
+            let length = 1 + text.get(1..).and_then(|rest| rest.chars().next()).map_or(0, char::len_utf8);
+            (text.get(..length).unwrap_or_default(), length)
+        }
+    }
+}
+
+enum Mode {
+    /// Nothing but white space so far.
+    Sniff,
+    Sse(SseFramer),
+    Json(Vec<u8>),
+    Html(Vec<u8>),
+}
+
+/// The stream of a response's events.
+struct Driver<D> {
+    /// `None` once it ended or is of no more use.
+    body: Option<BoxStream<'static, Result<Bytes, ProviderError>>>,
+    mode: Mode,
+    decoder: D,
+    out: Events,
+    error: Option<ProviderError>,
+    /// Nothing more is read for events.
+    ended: bool,
+    events_seen: bool,
+    /// The start of a body that gave no event yet.
+    head: Vec<u8>,
+    request_id: Option<String>,
+    origin: Origin,
+    max_event: usize,
+}
+
+impl<D: Decoder> Driver<D> {
+    fn new(origin: Origin, max_event: usize, response: RawResponse, decoder: D) -> Self {
+        Self {
+            request_id: response.request_id().map(str::to_owned),
+            body: Some(response.body),
+            mode: Mode::Sniff,
+            decoder,
+            out: Events::new(),
+            error: None,
+            ended: false,
+            events_seen: false,
+            head: Vec::new(),
+            origin,
+            max_event,
+        }
+    }
+
+    fn fail(&mut self, mut error: ProviderError) {
+        if error.request_id.is_none() {
+            error.request_id.clone_from(&self.request_id);
+        }
+        self.error = Some(self.origin.scrub(error));
+        self.ended = true;
+        self.body = None;
+    }
+
+    fn settle(&mut self, result: Result<(), ProviderError>) {
+        match result {
+            Ok(()) => self.ended |= self.decoder.is_finished(),
+            Err(error) => self.fail(error),
+        }
+    }
+
+    fn chunk(&mut self, mut chunk: Bytes) {
+        if matches!(self.mode, Mode::Sniff) {
+            // Gateways pad bodies with kilobytes of white space to keep the connection alive.
+            let blank = |byte: &u8| byte.is_ascii_whitespace() || matches!(byte, 0xEF | 0xBB | 0xBF);
+            let Some(start) = chunk.iter().position(|byte| !blank(byte)) else { return };
+            let chunk_text = chunk.split_off(start);
+            self.mode = match chunk_text.first() {
+                Some(b'{' | b'[') => Mode::Json(Vec::new()),
+                Some(b'<') => Mode::Html(Vec::new()),
+                _ => Mode::Sse(SseFramer::with_limit(self.max_event)),
+            };
+            chunk = chunk_text;
+        }
+        match &mut self.mode {
+            Mode::Sniff => {}
+            Mode::Sse(framer) => {
+                if !self.events_seen && self.head.len() < HEAD_BYTES {
+                    let room = HEAD_BYTES - self.head.len();
+                    self.head.extend_from_slice(chunk.get(..room.min(chunk.len())).unwrap_or_default());
+                }
+                framer.feed(chunk);
+                self.frames();
+            }
+            Mode::Json(body) if body.len().saturating_add(chunk.len()) > self.max_event => {
+                let message = format!("the response exceeds {} bytes", self.max_event);
+                self.fail(self.origin.error(ProviderErrorKind::Protocol, message));
+            }
+            Mode::Json(body) => body.extend_from_slice(&chunk),
+            Mode::Html(body) => {
+                body.extend_from_slice(chunk.get(..HEAD_BYTES.min(chunk.len())).unwrap_or_default());
+                if body.len() >= HEAD_BYTES {
+                    self.html();
+                }
+            }
+        }
+    }
+
+    fn html(&mut self) {
+        let Mode::Html(body) = &self.mode else { return };
+        let mut error = self.origin.error(ProviderErrorKind::Protocol, "the response is a web page");
+        error.body_excerpt = Some(excerpt(body));
+        self.fail(error);
+    }
+
+    /// Decodes the whole events that are there.
+    fn frames(&mut self) {
+        let Mode::Sse(framer) = &mut self.mode else { return };
+        let result = loop {
+            match framer.next_event() {
+                Ok(None) => break Ok(()),
+                Ok(Some(event)) => {
+                    self.events_seen = true;
+                    if let Err(error) = deliver(&mut self.decoder, event, &mut self.out) {
+                        break Err(error);
+                    }
+                    if self.decoder.is_finished() {
+                        break Ok(());
+                    }
+                }
+                Err(error) => break Err(self.origin.error(ProviderErrorKind::Protocol, error.to_string())),
+            }
+        };
+        self.settle(result);
+    }
+
+    fn end(&mut self) {
+        self.body = None;
+        self.ended = true;
+        let result = match std::mem::replace(&mut self.mode, Mode::Sniff) {
+            Mode::Sniff => Err(self.origin.error(ProviderErrorKind::TruncatedStream, "the response was empty")),
+            Mode::Json(body) => {
+                let result = self.decoder.body(&body, &mut self.out);
+                if result.is_ok() && !self.decoder.is_finished() { self.decoder.eof(&mut self.out) } else { result }
+            }
+            Mode::Html(body) => {
+                self.mode = Mode::Html(body);
+                return self.html();
+            }
+            Mode::Sse(mut framer) => self.end_of_stream(framer.finish()),
+        };
+        self.settle(result);
+    }
+
+    fn end_of_stream(&mut self, last: Option<SseEvent<'_>>) -> Result<(), ProviderError> {
+        // Some servers leave out the last blank line. Half an event looks the same, but its JSON is not whole.
+        if let Some(event) = last.filter(|event| is_whole(event.data)) {
+            self.events_seen = true;
+            deliver(&mut self.decoder, event, &mut self.out)?;
+            if self.decoder.is_finished() {
+                return Ok(());
+            }
+        }
+        let begins_as_stream = |field: &&[u8]| self.head.starts_with(field);
+        if !self.events_seen && ![&b":"[..], b"data", b"event", b"id", b"retry"].iter().any(begins_as_stream) {
+            let what = "the response is neither an event stream nor JSON";
+            let mut error = self.origin.error(ProviderErrorKind::Protocol, what);
+            error.body_excerpt = Some(excerpt(&self.head));
+            return Err(error);
+        }
+        self.decoder.eof(&mut self.out)
+    }
+
+    /// Takes what is already there of the rest of a finished body.
+    fn drain(&mut self, cx: &mut Context<'_>) {
+        let mut taken = 0;
+        while let Some(body) = &mut self.body {
+            match body.poll_next_unpin(cx) {
+                Poll::Ready(Some(Ok(chunk))) => {
+                    taken += chunk.len().max(1);
+                    if taken > TAIL_BYTES {
+                        self.body = None;
+                    }
+                }
+                Poll::Ready(_) => self.body = None,
+                Poll::Pending => return,
+            }
+        }
+    }
+}
+
+fn deliver(decoder: &mut impl Decoder, event: SseEvent<'_>, out: &mut Events) -> Result<(), ProviderError> {
+    use super::sse::SseKind;
+    if event.data.trim_ascii().is_empty() {
+        return Ok(());
+    }
+    let data = text(event.data);
+    match event.kind {
+        SseKind::Error => decoder.event("error", &data, out),
+        SseKind::Data | SseKind::Raw => decoder.event(&text(event.name), &data, out),
+    }
+}
+
+fn is_whole(data: &[u8]) -> bool {
+    data.trim_ascii() == b"[DONE]" || serde_json::from_slice::<IgnoredAny>(data).is_ok()
+}
+
+impl<D: Decoder> Stream for Driver<D> {
+    type Item = Result<StreamEvent, ProviderError>;
+
+    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let this = self.get_mut();
+        loop {
+            if let Some(event) = this.out.pop_front() {
+                if matches!(event, StreamEvent::Finish { .. }) {
+                    this.ended = true;
+                    this.out.clear();
+                    this.drain(cx);
+                }
+                return Poll::Ready(Some(Ok(event)));
+            }
+            if let Some(error) = this.error.take() {
+                return Poll::Ready(Some(Err(error)));
+            }
+            if this.ended {
+                this.drain(cx);
+                return Poll::Ready(None);
+            }
+            let Some(body) = &mut this.body else { return Poll::Ready(None) };
+            match std::task::ready!(body.poll_next_unpin(cx)) {
+                Some(Ok(chunk)) => this.chunk(chunk),
+                Some(Err(error)) => this.fail(error),
+                None => this.end(),
+            }
+        }
+    }
+}
+
+impl<D> Drop for Driver<D> {
+    /// An answer that is complete leaves at most an end marker on the connection. Reading it keeps the connection for
+    /// the next request; a tail that is long or does not end is given up.
+    fn drop(&mut self) {
+        if !self.ended || self.error.is_some() {
+            return;
+        }
+        if let (Some(body), Ok(runtime)) = (self.body.take(), tokio::runtime::Handle::try_current()) {
+            let tail = body
+                .scan(0, |taken, chunk| {
+                    *taken += chunk.map_or(TAIL_BYTES, |chunk| chunk.len().max(1));
+                    std::future::ready((*taken < TAIL_BYTES).then_some(()))
+                })
+                .for_each(|()| std::future::ready(()));
+            runtime.spawn(async move {
+                let _ = tokio::time::timeout(TAIL_TIME, tail).await;
+            });
+        }
+    }
+}
