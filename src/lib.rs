@@ -1,5 +1,6 @@
 //! An embeddable agent runtime.
 
+pub mod clock;
 pub mod provider;
 pub mod testing;
 pub mod types;

@@ -1,5 +1,10 @@
-//! Counterparts for tests: what stands in for a model, a network or a clock. Public, so that a host's tests have them too.
+//! What tests of an agent need, without a network, a key or a real clock. Always compiled, so that users have it too.
 
 mod sse_server;
+mod virtual_clock;
 
 pub use sse_server::{Framing, Gate, ReceivedRequest, Reply, ReplyEnd, ReplyState, SseServer};
+pub use virtual_clock::VirtualClock;
+
+// Pure, and used by the loop too: it lives with the types.
+pub use crate::types::{TranscriptError, TranscriptRule, validate_transcript};

@@ -31,6 +31,8 @@ impl SignatureProducer {
 }
 
 /// Opaque state that the producing API wants back with the block it came on, byte for byte.
+///
+/// Closed: it has no room for unknown fields, what a newer format adds belongs in the block.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Signature {
@@ -133,6 +135,16 @@ pub struct OpaqueBlock {
     pub model: String,
     /// The block as the wire had it.
     pub value: Value,
+    /// Unknown fields.
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+impl OpaqueBlock {
+    /// A block of `producer`, made for the model id `model`.
+    pub fn new(producer: SignatureProducer, model: impl Into<String>, value: Value) -> Self {
+        Self { producer, model: model.into(), value, extra: Extra::default() }
+    }
 }
 
 /// Content block of a session turn.
@@ -158,9 +170,16 @@ pub enum SessionContentBlock {
     Thinking(ThinkingBlock),
     /// A provider's own block.
     Opaque(OpaqueBlock),
-    /// A stored block of a newer format; survives load → save, never sent.
+    /// A stored block that this version cannot read, of a newer format or broken; survives load → save, never sent.
     #[serde(untagged)]
     Unknown(Value),
+}
+
+impl Signature {
+    /// State that `producer` made for the model id `model`.
+    pub fn new(producer: SignatureProducer, model: impl Into<String>, value: impl Into<String>) -> Self {
+        Self { producer, model: model.into(), value: value.into() }
+    }
 }
 
 impl SessionContentBlock {

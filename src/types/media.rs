@@ -1,5 +1,7 @@
 use serde::{Deserialize, Serialize};
 
+use super::Extra;
+
 /// Where the bytes of a piece of media are. Serializes as one field of the block that holds it: `data`, `text`,
 /// `url` or `ref`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,12 +28,21 @@ pub struct Media {
     /// The bytes, or where they are.
     #[serde(flatten)]
     pub source: MediaSource,
+    /// Unknown fields.
+    #[serde(flatten)]
+    pub extra: Extra,
 }
 
 impl Media {
+    /// Media of a type, from a source.
+    #[must_use]
+    pub fn new(media_type: Option<String>, source: MediaSource) -> Self {
+        Self { media_type, source, extra: Extra::default() }
+    }
+
     /// Media from base64 text.
     pub fn base64(media_type: impl Into<String>, data: impl Into<String>) -> Self {
-        Self { media_type: Some(media_type.into()), source: MediaSource::Data(data.into()) }
+        Self::new(Some(media_type.into()), MediaSource::Data(data.into()))
     }
 
     /// Media from raw bytes; they are base64-encoded here, once.
@@ -42,7 +53,7 @@ impl Media {
 
     /// Media that the provider fetches by itself.
     pub fn url(url: impl Into<String>) -> Self {
-        Self { media_type: None, source: MediaSource::Url(url.into()) }
+        Self::new(None, MediaSource::Url(url.into()))
     }
 }
 
@@ -61,10 +72,7 @@ pub struct Document {
 impl Document {
     /// A text document.
     pub fn text(name: impl Into<String>, text: impl Into<String>) -> Self {
-        Self {
-            name: Some(name.into()),
-            media: Media { media_type: Some("text/plain".into()), source: MediaSource::Text(text.into()) },
-        }
+        Self { name: Some(name.into()), media: Media::new(Some("text/plain".into()), MediaSource::Text(text.into())) }
     }
 
     /// A PDF from raw bytes.

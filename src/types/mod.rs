@@ -13,6 +13,7 @@ mod prompt;
 mod size;
 mod stats;
 mod tool_result;
+mod transcript;
 mod turn;
 mod usage;
 
@@ -25,11 +26,12 @@ pub use finish::TurnFinishReason;
 pub use media::{Document, Media, MediaSource};
 pub use outcome::{ToolOutcome, ToolStatus};
 pub use prompt::{Prompt, PromptPart};
-pub use size::{tool_output_budget_byte_length, tool_output_byte_length, tool_result_to_text};
+pub use size::{ToolOutputRef, tool_output_budget_byte_length, tool_output_byte_length, tool_result_to_text};
 pub use stats::{
-    AgentStats, ChildStats, ChildStatus, ModelUsage, stats_by_model, stats_by_provider_model, stats_by_run,
-    walk_decisions, walk_turns,
+    AgentStats, ChildStats, ChildStatus, Children, ModelUsage, Totals, fold_totals, stats_by_model,
+    stats_by_provider_model, stats_by_run, walk_decisions, walk_turns,
 };
 pub use tool_result::{Resource, ResourceContent, ToolResultBody, ToolResultContent};
+pub use transcript::{TranscriptError, TranscriptRule, validate_transcript};
 pub use turn::{PendingCall, Role, SessionTurn, Timestamp, TurnOrigin};
 pub use usage::{DecisionUsage, NanoUsd, TokenUsage, TurnUsage, UsageKind};

@@ -18,6 +18,24 @@ pub enum ToolOutcome {
     Noop,
     /// The mutation was attempted and did not take effect.
     Failed,
+    /// A newer format's: something was reported, this version cannot say what.
+    #[serde(other)]
+    Unknown,
+}
+
+impl ToolOutcome {
+    /// The serialized name, e.g. `created`.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Created => "created",
+            Self::Updated => "updated",
+            Self::Edited => "edited",
+            Self::Noop => "noop",
+            Self::Failed => "failed",
+            Self::Unknown => "unknown",
+        }
+    }
 }
 
 /// How a tool call ended, set by the loop.
@@ -41,6 +59,10 @@ pub enum ToolStatus {
     NotStarted,
     /// It was cut by an abort, a timeout or a crash: it may or may not have taken effect.
     Interrupted,
+    /// A newer format's. Nothing is known about whether it took effect; what the model was told stands in
+    /// [`ToolResultBlock::is_error`](super::ToolResultBlock::is_error).
+    #[serde(other)]
+    Unknown,
 }
 
 impl ToolStatus {
@@ -62,6 +84,7 @@ impl ToolStatus {
             Self::Skipped => "skipped",
             Self::NotStarted => "not_started",
             Self::Interrupted => "interrupted",
+            Self::Unknown => "unknown",
         }
     }
 }

@@ -1,6 +1,7 @@
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
-use super::Media;
+use super::{Extra, Media};
 
 /// A tool's output as it is stored and sent: a string, or a list of blocks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,7 +37,7 @@ impl From<Vec<ToolResultContent>> for ToolResultBody {
     }
 }
 
-/// A single block of structured tool-result content.
+/// A single block of structured tool-result content. A block that this version cannot read is kept as it is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 #[non_exhaustive]
@@ -54,6 +55,9 @@ pub enum ToolResultContent {
     Video(Media),
     /// A resource, as MCP servers give them; PDFs and other documents are resources with a blob.
     Resource(Resource),
+    /// A stored block of a newer format; survives load → save, never sent.
+    #[serde(untagged)]
+    Unknown(Value),
 }
 
 impl ToolResultContent {
@@ -76,6 +80,16 @@ pub struct Resource {
     /// What it holds.
     #[serde(flatten)]
     pub content: ResourceContent,
+    /// Unknown fields.
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+impl Resource {
+    /// A resource with nothing known but its address and what it holds.
+    pub fn new(uri: impl Into<String>, content: ResourceContent) -> Self {
+        Self { uri: Some(uri.into()), media_type: None, content, extra: Extra::default() }
+    }
 }
 
 /// What a [`Resource`] holds. Serializes as one field: `text`, `blob`, `ref`, or `link`.

@@ -57,6 +57,21 @@ pub struct PendingCall {
     /// A gate deferred it; it waits for the host.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub deferred: bool,
+    /// Unknown fields.
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+impl PendingCall {
+    /// A call whose body has not been answered yet.
+    pub fn open(call_id: impl Into<String>) -> Self {
+        Self { call_id: call_id.into(), deferred: false, extra: Extra::default() }
+    }
+
+    /// A call that waits for the host.
+    pub fn deferred(call_id: impl Into<String>) -> Self {
+        Self { deferred: true, ..Self::open(call_id) }
+    }
 }
 
 /// One turn of a conversation. A plain value that knows no wire.

@@ -1,11 +1,14 @@
+use std::fmt;
 use std::iter::Sum;
 use std::ops::{Add, AddAssign};
 
 use serde::{Deserialize, Serialize};
 
-use super::TurnFinishReason;
+use super::{Extra, TurnFinishReason};
 
 /// Money, in billionths of a US dollar. An integer, so that the order of addition cannot matter. Saturates.
+///
+/// Prints in dollars with four decimals, or with as many as it takes below `$0.0001`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct NanoUsd(pub u64);
@@ -23,6 +26,37 @@ impl NanoUsd {
     #[allow(clippy::cast_precision_loss)]
     pub fn usd(self) -> f64 {
         self.0 as f64 / 1e9
+    }
+}
+
+impl fmt::Display for NanoUsd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const DOLLAR: u64 = 1_000_000_000;
+        const FOURTH: u64 = 100_000;
+        if self.0 > 0 && self.0 < FOURTH {
+            let decimals = format!("{:09}", self.0);
+            return write!(f, "$0.{}", decimals.trim_end_matches('0'));
+        }
+        // Rounded half up.
+        let fourths = self.0.saturating_add(FOURTH / 2) / FOURTH;
+        let per_dollar = DOLLAR / FOURTH;
+        write!(f, "${}.{:04}", Grouped(fourths / per_dollar), fourths % per_dollar)
+    }
+}
+
+/// A number with a comma after every third digit.
+pub(crate) struct Grouped(pub(crate) u64);
+
+impl fmt::Display for Grouped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let digits = self.0.to_string();
+        for (place, digit) in digits.chars().enumerate() {
+            if place > 0 && (digits.len() - place) % 3 == 0 {
+                f.write_str(",")?;
+            }
+            write!(f, "{digit}")?;
+        }
+        Ok(())
     }
 }
 
@@ -152,6 +186,9 @@ pub struct TurnUsage {
     /// Requests made for it; 1 without retries.
     #[serde(default)]
     pub attempts: u32,
+    /// Unknown fields.
+    #[serde(flatten)]
+    pub extra: Extra,
 }
 
 /// Usage of one decision. Adds tokens and cost to the tree, no turn.
@@ -176,4 +213,7 @@ pub struct DecisionUsage {
     /// The run it belongs to.
     #[serde(default)]
     pub run_id: String,
+    /// Unknown fields.
+    #[serde(flatten)]
+    pub extra: Extra,
 }
