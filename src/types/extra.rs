@@ -3,7 +3,8 @@ use serde_json::{Map, Value};
 
 /// Fields of a stored value that this version does not know, kept so that load → save loses nothing.
 ///
-/// Empty in everything the crate makes itself; one pointer wide.
+/// Empty in everything the crate makes itself; one pointer wide. Written after the known fields, whose names do not
+/// belong in it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "Map<String, Value>", into = "Map<String, Value>")]
 pub struct Extra(Option<Box<Map<String, Value>>>);

@@ -1,6 +1,6 @@
 //! Floor 0: plain data and pure functions.
 //!
-//! Everything here is `Clone + Debug + PartialEq + Serialize + Deserialize`. Nothing here does I/O, awaits, or
+//! Whatever is stored is `Clone + Debug + PartialEq + Serialize + Deserialize`. Nothing here does I/O, awaits, or
 //! knows a wire. Field names serialize in camelCase and enum values in kebab-case, so that a stored session stays
 //! readable for years and beside the reference.
 

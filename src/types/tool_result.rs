@@ -55,7 +55,8 @@ pub enum ToolResultContent {
     Video(Media),
     /// A resource, as MCP servers give them; PDFs and other documents are resources with a blob.
     Resource(Resource),
-    /// A stored block of a newer format; survives load → save, never sent.
+    /// A stored block that this version cannot read; survives load → save. On a wire its marker (see
+    /// [`tool_result_to_text`](super::tool_result_to_text)) stands in for it.
     #[serde(untagged)]
     Unknown(Value),
 }

@@ -56,6 +56,8 @@ fn unknown_fields_survive_in_stored_structs() {
         json!({"type": "audio", "data": "aGk=", "seconds": 2.5}),
         json!({"type": "video", "url": "https://example.org/v", "seconds": 9}),
         json!({"type": "resource", "uri": "u", "text": "t", "annotations": {"priority": 1}}),
+        json!({"type": "image", "data": "aGk=", "url": "https://example.org/i"}),
+        json!({"type": "resource", "text": "t", "blob": "aGk="}),
     ] {
         let loaded: ToolResultContent = survives(&content);
         assert!(!matches!(loaded, ToolResultContent::Unknown(_)), "{content} is still itself");

@@ -105,7 +105,7 @@ fn json_value() -> impl Strategy<Value = Value> {
     leaf.prop_recursive(3, 12, 4, |value| {
         prop_oneof![
             vec(value.clone(), 0..4).prop_map(Value::from),
-            prop::collection::btree_map("[a-z]{1,6}", value, 0..4).prop_map(|map| Value::from_iter(map)),
+            prop::collection::btree_map("[a-z]{1,6}", value, 0..4).prop_map(Value::from_iter),
         ]
     })
 }

@@ -137,6 +137,14 @@ fn a_rollup_entry_is_stored_as_ever() {
 }
 
 #[test]
+fn totals_are_stored_as_ever() {
+    golden(
+        &Totals { input: 1, output: 2, cache_read: 3, cache_write: 4, cost: NanoUsd(5), unpriced_turns: 6 },
+        r#"{"input":1,"output":2,"cacheRead":3,"cacheWrite":4,"costNanoUsd":5,"unpricedTurns":6}"#,
+    );
+}
+
+#[test]
 fn enum_values_are_stored_as_ever() {
     for (value, text) in [
         (TurnFinishReason::Stop, "stop"),

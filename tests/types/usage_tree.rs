@@ -294,6 +294,9 @@ fn a_parent_that_is_not_before_its_child_is_an_error() {
     for parent in [json!(-1), json!("0"), json!(0.5), json!([])] {
         assert!(serde_json::from_value::<AgentStats>(json!({"children": [node(parent)]})).is_err());
     }
+    let nested = json!({"children": [{"id": "c", "task": "", "status": "completed", "children": []}]});
+    let error = serde_json::from_value::<AgentStats>(nested).unwrap_err().to_string();
+    assert!(error.contains("child 0 holds children"), "{error}");
     // Any order in which parents come first will do, and missing numbers are 0.
     let stored = json!({"children": [node(json!(null)), node(json!(null)), node(json!(0)), node(json!(1))]});
     let stats: AgentStats = serde_json::from_value(stored).unwrap();

@@ -2,7 +2,7 @@ use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::{mem, slice, vec};
 
-use serde::de::{Error as _, SeqAccess, Visitor};
+use serde::de::{Error as _, IgnoredAny, SeqAccess, Visitor};
 use serde::ser::SerializeSeq;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -141,8 +141,21 @@ fn clone_node(child: &ChildStats) -> ChildStats {
 
 fn node_eq(left: &ChildStats, right: &ChildStats) -> bool {
     let ChildStats { id, call_id, task, status, stats } = left;
-    // `totals` stands for the six fields it is made of.
-    let AgentStats { turns, elapsed, turn_usage, decisions, extra, children: _, .. } = stats;
+    let AgentStats {
+        // The totals are compared as one.
+        total_in: _,
+        total_out: _,
+        total_cache_read: _,
+        total_cache_write: _,
+        total_cost: _,
+        unpriced_turns: _,
+        turns,
+        elapsed,
+        turn_usage,
+        decisions,
+        children: _,
+        extra,
+    } = stats;
     *id == right.id
         && *call_id == right.call_id
         && *task == right.task
@@ -268,6 +281,9 @@ struct Node {
     turn_usage: Vec<TurnUsage>,
     #[serde(default)]
     decisions: Vec<DecisionUsage>,
+    /// The list is flat; taken by name so that it cannot hide in `extra`.
+    #[serde(default)]
+    children: Option<IgnoredAny>,
     #[serde(flatten)]
     extra: Extra,
 }
@@ -315,6 +331,9 @@ impl<'de> Deserialize<'de> for Children {
                     if let Some(parent) = node.parent.filter(|parent| *parent >= index) {
                         let message = format!("child {index} names {parent} as its parent, which is not before it");
                         return Err(A::Error::custom(message));
+                    }
+                    if node.children.is_some() {
+                        return Err(A::Error::custom(format!("child {index} holds children, but the list is flat")));
                     }
                     flat.push((node.parent, node.into()));
                 }

@@ -98,6 +98,23 @@ impl AgentStats {
     }
 
     /// Usage per answering model, see [`stats_by_model`].
+    ///
+    /// ```
+    /// # use zidane::types::{AgentStats, NanoUsd, TokenUsage, TurnUsage};
+    /// # let mut stats = AgentStats::default();
+    /// # stats.push_turn(TurnUsage {
+    /// #     tokens: TokenUsage { input: 1_234, output: 56, ..TokenUsage::default() },
+    /// #     cost: Some(NanoUsd::from_usd(0.0123)),
+    /// #     model_id: Some("some-model".into()),
+    /// #     ..TurnUsage::default()
+    /// # });
+    /// # let mut lines = Vec::new();
+    /// for (model, usage) in stats.by_model() {
+    ///     println!("{model}: {usage}");
+    /// #   lines.push(format!("{model}: {usage}"));
+    /// }
+    /// # assert_eq!(lines, ["some-model: 1,234 in, 56 out, $0.0123, 1 turn"]);
+    /// ```
     #[must_use]
     pub fn by_model(&self) -> Vec<(String, ModelUsage)> {
         stats_by_model(self)

@@ -1,11 +1,14 @@
 use std::iter::Sum;
 use std::ops::AddAssign;
 
+use serde::{Deserialize, Serialize};
+
 use super::{AgentStats, walk_decisions, walk_turns};
 use crate::types::{DecisionUsage, NanoUsd, TokenUsage, TurnUsage};
 
 /// The sums over a usage tree. All additions saturate, so the order of the entries cannot matter.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Totals {
     /// Fresh input tokens.
     pub input: u64,
@@ -16,6 +19,7 @@ pub struct Totals {
     /// Tokens written to caches.
     pub cache_write: u64,
     /// Cost of the priced entries.
+    #[serde(rename = "costNanoUsd")]
     pub cost: NanoUsd,
     /// Turn entries without a price.
     pub unpriced_turns: u64,
