@@ -348,10 +348,29 @@ fn tmp_dump() {
     let Some(corpus) = corpus::find() else { return };
     for file in &corpus.files {
         let Ok(r) = corpus.read(file) else { continue };
-        if r.protocol == corpus::Protocol::Left { continue }
-        for e in &r.exchanges {
-            let a = expect::answer(r.protocol, &r.vendor, e);
-            println!("{}\n   {}", corpus.name(file), format!("{a:?}").chars().take(100000).collect::<String>());
+        if r.protocol == corpus::Protocol::Left || !r.is_run {
+            continue;
+        }
+        match wire::runs::plan::plan(&r) {
+            Err(e) => println!("PLAN {}: {e}", corpus.name(file)),
+            Ok(p) => {
+                println!(
+                    "ok {} {}/{} {:?} prompts {} results {} tools {}",
+                    corpus.name(file),
+                    p.steps.len(),
+                    r.exchanges.len(),
+                    p.stops,
+                    p.prompts.len(),
+                    p.results.len(),
+                    p.tools.len()
+                );
+                for (i, s) in p.steps.iter().enumerate() {
+                    let d = wire::runs::compare::differences(&s.request, &p.faithful(i), &p.said_before(i));
+                    for d in d {
+                        println!("   {i} {}", d.chars().take(600).collect::<String>());
+                    }
+                }
+            }
         }
     }
 }

@@ -10,3 +10,4 @@ pub mod cuts;
 pub mod decode;
 pub mod expect;
 pub mod got;
+pub mod runs;
