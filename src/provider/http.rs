@@ -426,3 +426,189 @@ pub(crate) fn excerpt(body: &[u8]) -> String {
 pub(crate) fn is_html(body: &[u8]) -> bool {
     body.trim_ascii_start().first() == Some(&b'<')
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    fn headers(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
+        pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+    }
+
+    #[test]
+    fn retry_after_in_all_its_spellings() {
+        let of = |pairs: &[(&str, &str)]| retry_after(&headers(pairs));
+        assert_eq!(of(&[("Retry-After", " 3 ")]), Some(Duration::from_secs(3)));
+        assert_eq!(of(&[("retry-after", "0.5")]), Some(Duration::from_millis(500)));
+        assert_eq!(of(&[("retry-after-ms", "250"), ("retry-after", "9")]), Some(Duration::from_millis(250)));
+        let date = ("date", "Sun, 06 Nov 1994 08:49:37 GMT");
+        assert_eq!(of(&[date, ("retry-after", "Sun, 06 Nov 1994 08:50:07 GMT")]), Some(Duration::from_secs(30)));
+        assert_eq!(of(&[date, ("retry-after", "Sun, 06 Nov 1994 08:00:00 GMT")]), Some(Duration::ZERO));
+        assert_eq!(of(&[("retry-after", "Sun, 06 Nov 1994 08:00:00 GMT")]), Some(Duration::ZERO));
+        for bad in ["-1", "soon", "NaN", "1e300", ""] {
+            assert_eq!(of(&[("retry-after", bad)]), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn an_excerpt_is_short_and_whole() {
+        assert_eq!(excerpt(b"  hi"), "hi");
+        let long = "é".repeat(400);
+        let cut = excerpt(&[b"x", long.as_bytes()].concat());
+        assert!(cut.len() <= EXCERPT_BYTES + '…'.len_utf8());
+        assert!(cut.ends_with("é…") && !cut.contains('\u{fffd}'));
+    }
+
+    #[test]
+    fn nothing_secret_is_shown() {
+        let key = Secret::from("sk-secret-value");
+        let options =
+            HttpOptions { headers: vec![("x-extra".into(), "also-a-secret".into())], ..HttpOptions::default() };
+        let http = Http::new("test", options, Some(&key));
+        let map = http.headers(&[("x-api-key", &key), ("anthropic-version", &"2023-06-01".into())]).unwrap();
+        let shown = format!("{http:?} {map:?} {:?}", shown_headers(&map));
+        assert!(!shown.contains("sk-secret") && !shown.contains("also-a-secret"), "{shown}");
+        assert!(shown.contains("2023-06-01"));
+        let url = http.url("http://user:pass@host.test:81/v1/x?key=sk-secret-value").unwrap();
+        assert_eq!(shown_url(&url), "http://host.test:81/v1/x");
+        let error = http.headers(&[("bad name", &key)]).unwrap_err();
+        assert!(error.kind == ProviderErrorKind::Invalid && !error.to_string().contains("secret"));
+        assert!(http.headers(&[("x-api-key", &"a\nb".into())]).is_err());
+        for bad in ["", "ftp://x", "no url", "http://"] {
+            assert_eq!(http.url(bad).unwrap_err().kind, ProviderErrorKind::Invalid, "{bad}");
+        }
+    }
+
+    fn body(inner: BoxStream<'static, Result<Bytes, reqwest::Error>>, away: Option<Arc<ReaderAway>>) -> IdleBody {
+        let origin = Origin::new("test", []);
+        IdleBody { inner, idle: Duration::from_secs(10), sleep: None, waiting: None, reader_away: away, origin }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn silence_is_bounded_and_every_byte_starts_it_anew() {
+        let ticks = stream::unfold(0u32, |count| async move {
+            let wait = if count < 20 { 9 } else { 1000 };
+            tokio::time::sleep(Duration::from_secs(wait)).await;
+            Some((Ok(Bytes::from_static(b".")), count + 1))
+        });
+        let started = Instant::now();
+        let items: Vec<_> = body(ticks.boxed(), None).take(21).collect().await;
+        assert_eq!(items.iter().filter(|item| item.is_ok()).count(), 20);
+        assert_eq!(items[20].as_ref().unwrap_err().kind, ProviderErrorKind::Timeout);
+        assert_eq!(started.elapsed().as_secs(), 20 * 9 + 10);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn time_that_the_reader_was_away_is_not_silence() {
+        let away = Arc::new(ReaderAway::default());
+        let mut body = body(stream::pending().boxed(), Some(Arc::clone(&away)));
+        assert!(futures::poll!(body.next()).is_pending());
+        tokio::time::advance(Duration::from_secs(60)).await;
+        away.add(Duration::from_secs(55));
+        assert!(futures::poll!(body.next()).is_pending());
+        tokio::time::advance(Duration::from_secs(5)).await;
+        assert!(matches!(futures::poll!(body.next()), Poll::Ready(Some(Err(_)))));
+    }
+
+    /// Answers every request on its own connection with the given bytes; gives the requests.
+    async fn serve(answers: Vec<String>) -> (String, Arc<Mutex<Vec<String>>>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let base = format!("http://{}", listener.local_addr().unwrap());
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let requests = Arc::clone(&seen);
+        tokio::spawn(async move {
+            for answer in answers {
+                let (mut socket, _) = listener.accept().await.unwrap();
+                let mut request = Vec::new();
+                while !request.ends_with(b"{\"q\":1}") {
+                    let mut buffer = [0; 1024];
+                    let read = socket.read(&mut buffer).await.unwrap();
+                    assert!(read > 0);
+                    request.extend_from_slice(&buffer[..read]);
+                }
+                requests.lock().unwrap().push(String::from_utf8(request).unwrap());
+                socket.write_all(answer.as_bytes()).await.unwrap();
+            }
+        });
+        (base, seen)
+    }
+
+    async fn post(url: &str, options: HttpOptions, cx: &RequestContext) -> Result<RawResponse, ProviderError> {
+        let key = Secret::from("sk-secret-value");
+        let http = Http::new("test", options, Some(&key));
+        let headers = http.headers(&[("x-api-key", &key)])?;
+        http.post(&http.url(url)?, &headers, Bytes::from_static(b"{\"q\":1}"), cx).await
+    }
+
+    #[derive(Default)]
+    struct Log(Mutex<Vec<String>>);
+
+    impl crate::provider::WireObserver for Log {
+        fn request(&self, request: &WireRequest<'_>) {
+            self.0.lock().unwrap().push(format!("{request:?}"));
+        }
+        fn response(&self, response: &WireResponse<'_>) {
+            self.0.lock().unwrap().push(format!("{response:?}"));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_post_carries_key_and_length_and_is_observed() {
+        let answer = "HTTP/1.1 200 OK\r\nrequest-id: r1\r\ncontent-length: 2\r\n\r\nhi".to_owned();
+        let (base, seen) = serve(vec![answer]).await;
+        let log = Arc::new(Log::default());
+        let cx = RequestContext { observer: Some(log.clone()), ..RequestContext::default() };
+        let mut response = post(&format!("{base}/v1/x?k=v"), HttpOptions::default(), &cx).await.unwrap();
+        assert_eq!((response.status, response.request_id()), (200, Some("r1")));
+        assert_eq!(response.read_error_body().await, b"hi");
+        let request = seen.lock().unwrap().remove(0).to_lowercase();
+        for part in ["post /v1/x?k=v http/1.1", "x-api-key: sk-secret-value", "content-length: 7", "application/json"] {
+            assert!(request.contains(part), "{part} is not in {request}");
+        }
+        let log = log.0.lock().unwrap().join("\n");
+        assert!(log.contains("/v1/x\"") && log.contains("***") && log.contains("r1"), "{log}");
+        assert!(!log.contains("secret"), "{log}");
+    }
+
+    #[tokio::test]
+    async fn redirects_stay_within_the_host() {
+        let (other, other_seen) = serve(vec!["HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n".into()]).await;
+        let away = format!("HTTP/1.1 307 Go\r\nlocation: {other}/x\r\ncontent-length: 0\r\n\r\n");
+        let within = "HTTP/1.1 307 Go\r\nlocation: /y\r\nconnection: close\r\ncontent-length: 0\r\n\r\n".to_owned();
+        let (base, seen) = serve(vec![within, away]).await;
+        let response = post(&base, HttpOptions::default(), &RequestContext::default()).await.unwrap();
+        assert_eq!(response.status, 307);
+        assert!(seen.lock().unwrap()[1].starts_with("POST /y"));
+        assert!(other_seen.lock().unwrap().is_empty());
+    }
+
+    #[tokio::test]
+    async fn connection_failures_are_typed_and_name_no_address() {
+        let port = {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            listener.local_addr().unwrap().port()
+        };
+        let url = format!("http://127.0.0.1:{port}/secret-path");
+        let error = post(&url, HttpOptions::default(), &RequestContext::default()).await.unwrap_err();
+        assert_eq!(error.kind, ProviderErrorKind::Transport);
+        assert!(!error.message.contains("secret-path"), "{error}");
+        let (base, _) = serve(vec!["HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nhalf".into()]).await;
+        let response = post(&base, HttpOptions::default(), &RequestContext::default()).await.unwrap();
+        let items: Vec<_> = response.body.collect().await;
+        assert_eq!(items.last().unwrap().as_ref().unwrap_err().kind, ProviderErrorKind::Transport);
+    }
+
+    #[tokio::test]
+    async fn a_server_that_never_answers_times_out() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let options = HttpOptions { first_byte_timeout: Duration::from_millis(20), ..HttpOptions::default() };
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let error = post(&url, options, &RequestContext::default()).await.unwrap_err();
+        assert_eq!(error.kind, ProviderErrorKind::Timeout);
+    }
+}

@@ -11,9 +11,16 @@ mod history;
 #[allow(dead_code, reason = "used by the wires")]
 mod http;
 #[allow(dead_code, reason = "used by the wires")]
+mod media;
+#[allow(dead_code, reason = "used by the wires")]
+mod names;
+#[allow(dead_code, reason = "used by the wires")]
 mod outgoing;
 mod request;
+#[allow(dead_code, reason = "used by the wires")]
 mod secret;
+#[cfg(feature = "openai")]
+pub mod openai_chat;
 pub mod sse;
 #[cfg(feature = "http")]
 #[allow(dead_code, reason = "used by the wires")]

@@ -398,3 +398,204 @@ impl<D> Drop for Driver<D> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use futures::{FutureExt as _, stream};
+
+    use super::*;
+    use crate::provider::Secret;
+    use crate::types::TurnFinishReason;
+
+    const SECRET: &str = "sk-secret-value";
+
+    /// Every event is a text; `end` is the terminal event.
+    #[derive(Default)]
+    struct Echo {
+        finished: bool,
+    }
+
+    impl Echo {
+        fn finish(&mut self, out: &mut Events) {
+            self.finished = true;
+            out.push_back(StreamEvent::Finish { reason: TurnFinishReason::Stop, raw: None });
+        }
+    }
+
+    impl Decoder for Echo {
+        fn event(&mut self, name: &str, data: &str, out: &mut Events) -> Result<(), ProviderError> {
+            match (name, data) {
+                ("error", text) => Err(ProviderError::new(ProviderErrorKind::Server, "echo", text)),
+                (_, "end") => {
+                    self.finish(out);
+                    Ok(())
+                }
+                (_, text) => {
+                    out.push_back(StreamEvent::Text { block: 0, delta: text.to_owned() });
+                    Ok(())
+                }
+            }
+        }
+        fn body(&mut self, body: &[u8], out: &mut Events) -> Result<(), ProviderError> {
+            serde_json::from_slice::<IgnoredAny>(body).map_err(|error| json_error("echo", &error, body))?;
+            out.push_back(StreamEvent::Text { block: 0, delta: text(body).into_owned() });
+            self.finish(out);
+            Ok(())
+        }
+        fn eof(&mut self, _: &mut Events) -> Result<(), ProviderError> {
+            Err(ProviderError::new(ProviderErrorKind::TruncatedStream, "echo", "cut"))
+        }
+        fn is_finished(&self) -> bool {
+            self.finished
+        }
+        fn status_error(&self, status: u16, body: &[u8]) -> ProviderError {
+            ProviderError::new(super::super::http::kind_of_status(status), "echo", text(body))
+        }
+    }
+
+    fn response(status: u16, headers: &[(&str, &str)], chunks: &[&[u8]]) -> RawResponse {
+        let headers = headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        RawResponse::recorded(
+            status,
+            headers,
+            chunks.iter().map(|chunk| Bytes::copy_from_slice(chunk)).collect::<Vec<_>>(),
+        )
+    }
+
+    fn run(response: RawResponse) -> (Vec<StreamEvent>, Option<ProviderError>) {
+        let origin = Origin::new("echo", [Secret::from(SECRET)]);
+        let mut items: Vec<_> = decode(&origin, 1024, response, Echo::default()).collect().now_or_never().unwrap();
+        let error = items.pop_if(|item| item.is_err()).and_then(Result::err);
+        (items.into_iter().map(Result::unwrap).collect(), error)
+    }
+
+    fn every_cut(body: &[u8]) -> (String, bool, Option<(ProviderErrorKind, String)>) {
+        let cut = |chunks: &[&[u8]]| {
+            let (events, error) = run(response(200, &[], chunks));
+            let finished = matches!(events.last(), Some(StreamEvent::Finish { .. }));
+            let texts = events.iter().filter_map(|event| match event {
+                StreamEvent::Text { delta, .. } => Some(delta.as_str()),
+                _ => None,
+            });
+            (texts.collect::<Vec<_>>().join("|"), finished, error.map(|error| (error.kind, error.message)))
+        };
+        let whole = cut(&[body]);
+        for at in 0..=body.len() {
+            assert_eq!(cut(&[&body[..at], &body[at..]]), whole, "cut at {at}");
+        }
+        assert_eq!(cut(&body.chunks(1).collect::<Vec<_>>()), whole, "byte by byte");
+        whole
+    }
+
+    #[test]
+    fn a_stream_ends_at_its_terminal_event_whatever_follows() {
+        let (text, finished, error) = every_cut(b"data: a\n\ndata: end\n\ndata: b\n\n<garbage");
+        assert_eq!((text.as_str(), finished, error), ("a", true, None));
+    }
+
+    #[test]
+    fn a_stream_without_its_end_was_cut() {
+        for body in [&b"data: [1]\n\n"[..], b"data: [1]\n\ndata: {\"half\": ", b": waiting\n\ndata: [1]"] {
+            let (text, finished, error) = every_cut(body);
+            assert_eq!((text.as_str(), finished), ("[1]", false));
+            assert_eq!(error.unwrap().0, ProviderErrorKind::TruncatedStream);
+        }
+        for body in [&b""[..], b" \n ", b": waiting\n\n", b"da"] {
+            let kind = every_cut(body).2.unwrap().0;
+            let expected = if body == b"da" { ProviderErrorKind::Protocol } else { ProviderErrorKind::TruncatedStream };
+            assert_eq!(kind, expected, "{body:?}");
+        }
+    }
+
+    #[test]
+    fn the_body_decides_between_stream_json_and_page() {
+        assert_eq!(every_cut(b"\n\n   {\"a\": 1}").0, "{\"a\": 1}");
+        assert_eq!(every_cut(b"\xEF\xBB\xBF{}").0, "{}");
+        assert_eq!(every_cut(b"{\"a\":").2.unwrap().0, ProviderErrorKind::TruncatedStream);
+        assert_eq!(every_cut(b"{]").2.unwrap().0, ProviderErrorKind::Protocol);
+        assert_eq!(every_cut(b" <html>oops</html>").2.unwrap().1, "the response is a web page");
+        assert_eq!(every_cut(b"upstream gone").2.unwrap().0, ProviderErrorKind::Protocol);
+    }
+
+    #[test]
+    fn stray_errors_reach_the_decoder() {
+        assert_eq!(every_cut(b"data: [1]\n\nerror: {\"code\":1}\n\n").2.unwrap().1, "{\"code\":1}");
+        assert_eq!(every_cut(b"data: [1]\n\n{\n\"error\": 1\n}\n").0, "[1]|{\n\"error\": 1\n}");
+    }
+
+    #[test]
+    fn bad_utf8_is_replaced_wherever_it_is_cut() {
+        assert_eq!(every_cut("data: é\n\ndata: end\n\n".as_bytes()).0, "é");
+        assert_eq!(every_cut(b"data: a\xffb\n\ndata: end\n\n").0, "a\u{fffd}b");
+    }
+
+    #[test]
+    fn too_much_is_an_error() {
+        let long = [b"{\"a\": \"".as_slice(), &[b'x'; 2000], b"\"}"].concat();
+        assert_eq!(run(response(200, &[], &[&long])).1.unwrap().kind, ProviderErrorKind::Protocol);
+        let long = [b"data: ".as_slice(), &[b'x'; 2000], b"\n\n"].concat();
+        assert_eq!(run(response(200, &[], &[&long])).1.unwrap().kind, ProviderErrorKind::Protocol);
+    }
+
+    #[test]
+    fn a_failed_request_says_what_body_and_headers_say() {
+        let headers = [("retry-after", "7"), ("X-Should-Retry", "false"), ("request-id", "req_1")];
+        let body = format!("key {SECRET} is bad");
+        let (events, error) = run(response(429, &headers, &[body.as_bytes()]));
+        let error = error.unwrap();
+        assert!(events.is_empty());
+        assert_eq!((error.kind, error.status), (ProviderErrorKind::RateLimited, Some(429)));
+        assert_eq!((error.retry_after, error.should_retry), (Some(Duration::from_secs(7)), Some(false)));
+        assert_eq!((error.request_id.as_deref(), error.message.as_str()), (Some("req_1"), "key *** is bad"));
+        assert_eq!(error.body_excerpt.as_deref(), Some("key *** is bad"));
+        let conflict = run(response(409, &[], &[b"{}"])).1.unwrap();
+        assert!(conflict.is_retryable());
+    }
+
+    #[test]
+    fn a_tail_that_never_ends_holds_nothing() {
+        let chunks = stream::iter([Ok(Bytes::from_static(b"data: a\n\ndata: end\n\n"))]).chain(stream::pending());
+        let raw = RawResponse { status: 200, headers: Vec::new(), body: chunks.boxed() };
+        assert_eq!(run(raw).0.len(), 2);
+        let flood = stream::iter([Ok(Bytes::from_static(b"data: end\n\n"))])
+            .chain(stream::repeat_with(|| Ok(Bytes::from_static(&[b'x'; 1000]))));
+        assert_eq!(run(RawResponse { status: 200, headers: Vec::new(), body: flood.boxed() }).0.len(), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_rest_is_read_after_the_stream_is_dropped() {
+        let reads = Arc::new(AtomicUsize::new(0));
+        let (sender, receiver) = futures::channel::mpsc::unbounded::<Result<Bytes, ProviderError>>();
+        sender.unbounded_send(Ok(Bytes::from_static(b"data: end\n\n"))).unwrap();
+        let counted = Arc::clone(&reads);
+        let body = receiver.inspect(move |_| _ = counted.fetch_add(1, Ordering::SeqCst)).boxed();
+        let origin = Origin::new("echo", []);
+        let raw = RawResponse { status: 200, headers: Vec::new(), body };
+        let mut stream = decode(&origin, 1024, raw, Echo::default());
+        assert!(matches!(stream.next().await, Some(Ok(StreamEvent::Finish { .. }))));
+        assert!(stream.next().await.is_none());
+        drop(stream);
+        sender.unbounded_send(Ok(Bytes::from_static(b"\n"))).unwrap();
+        tokio::task::yield_now().await;
+        assert_eq!(reads.load(Ordering::SeqCst), 2);
+        // Nobody ends the body; the time limit does.
+        tokio::time::sleep(TAIL_TIME * 2).await;
+        assert!(sender.is_closed());
+    }
+
+    #[test]
+    fn broken_json_of_real_servers_is_repaired() {
+        let half = r#"{"a":"x\ud83d","b":"\udf0dy","c":"\ud83c\udf0d","d":"\\ud83d\"","e\n":1}"#;
+        let fixed: serde_json::Value = serde_json::from_str(&repair(half).unwrap()).unwrap();
+        let expected = serde_json::json!({"a": "x\u{fffd}", "b": "\u{fffd}y", "c": "🌍", "d": "\\ud83d\"", "e\n": 1});
+        assert_eq!(fixed, expected);
+        let control = "{\"a\":\"1\u{c}2\"}";
+        assert_eq!(repair(control).unwrap(), r#"{"a":"1\u000c2"}"#);
+        for fine in [r#"{"a":"\u00e9\n"}"#, "{\n}", "", "\\", "\"\\", "\"\\u12"] {
+            assert_eq!(repair(fine), None, "{fine}");
+        }
+    }
+}

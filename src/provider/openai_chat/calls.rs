@@ -1,5 +1,7 @@
+use super::ids::WireNames;
 use super::json_scan::JsonScan;
-use crate::provider::{StreamEvent, WireNames};
+use crate::provider::StreamEvent;
+use crate::provider::wire::Events;
 use crate::types::SignatureProducer;
 
 /// One piece of a tool call. Fields that were absent, null or empty are empty: they never overwrite.
@@ -80,7 +82,7 @@ impl Calls {
         match call.block {
             Some(_) if call.ended || arguments.is_empty() => Ok(None),
             Some(block) => {
-                sink.out.push(StreamEvent::ToolCallDelta { block, delta: arguments.into_owned() });
+                sink.out.push_back(StreamEvent::ToolCallDelta { block, delta: arguments.into_owned() });
                 Ok(Some(block))
             }
             None => {
@@ -165,9 +167,9 @@ impl Calls {
         let block = sink.next_block();
         call.block = Some(block);
         let name = sink.names.restore(&call.name).to_owned();
-        sink.out.push(StreamEvent::ToolCallStart { block, id, name });
+        sink.out.push_back(StreamEvent::ToolCallStart { block, id, name });
         if !call.held.is_empty() {
-            sink.out.push(StreamEvent::ToolCallDelta { block, delta: std::mem::take(&mut call.held) });
+            sink.out.push_back(StreamEvent::ToolCallDelta { block, delta: std::mem::take(&mut call.held) });
         }
     }
 
@@ -189,7 +191,7 @@ impl Calls {
             self.announce(position, sink);
             let Some(call) = self.calls.get_mut(position) else { continue };
             if let (Some(block), Some(value)) = (call.block, call.signature.take()) {
-                sink.out.push(StreamEvent::Signature { block, producer: sink.producer.clone(), value });
+                sink.out.push_back(StreamEvent::Signature { block, producer: sink.producer.clone(), value });
             }
             nameless |= call.name.is_empty() && !(call.id.is_empty() && call.scan.is_empty());
             if !cut || call.scan.is_complete() {
@@ -227,16 +229,16 @@ impl Call {
     fn end(&mut self, sink: &mut CallSink<'_>) {
         let Some(block) = self.block.filter(|_| !self.ended) else { return };
         if self.custom {
-            sink.out.push(StreamEvent::ToolCallDelta { block, delta: "\"".to_owned() });
+            sink.out.push_back(StreamEvent::ToolCallDelta { block, delta: "\"".to_owned() });
         }
         self.ended = true;
-        sink.out.push(StreamEvent::ToolCallEnd { block });
+        sink.out.push_back(StreamEvent::ToolCallEnd { block });
     }
 }
 
 /// Where the events of calls go.
 pub(super) struct CallSink<'a> {
-    pub(super) out: &'a mut Vec<StreamEvent>,
+    pub(super) out: &'a mut Events,
     pub(super) blocks: &'a mut u32,
     pub(super) names: &'a WireNames,
     pub(super) producer: &'a SignatureProducer,

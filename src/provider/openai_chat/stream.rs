@@ -8,14 +8,14 @@ use super::calls::{BadCall, CallPiece, CallSink, Calls};
 use super::chunk::{Choice, Chunk, Content, Delta, Function, Part};
 use super::details::{Details, piece_text};
 use super::fast::{DeltaKind, Shape};
+use super::ids::WireNames;
 use super::profile::ChatProfile;
 use super::usage::Usage;
 use super::{error, finish};
-use crate::provider::names::WireNames;
+use crate::provider::http::excerpt;
+use crate::provider::wire::{Decoder, Events, json_error, repair};
 use crate::provider::{ProviderError, ProviderErrorKind, StreamEvent, UsageSnapshot};
 use crate::types::{SignatureProducer, TurnFinishReason};
-
-type Out = Vec<StreamEvent>;
 
 /// Turns chunks, or one whole response, into events.
 ///
@@ -23,7 +23,7 @@ type Out = Vec<StreamEvent>;
 /// `[DONE]`. Usage and errors may still come after the finish reason, so reading goes on until then.
 pub(super) struct ChatDecoder {
     profile: Arc<ChatProfile>,
-    names: Arc<WireNames>,
+    names: WireNames,
     producer: SignatureProducer,
     started: bool,
     finished: bool,
@@ -41,6 +41,8 @@ pub(super) struct ChatDecoder {
     refused: bool,
     reason: Option<String>,
     shape: Shape,
+    /// The response names a time to wait.
+    may_retry: bool,
 }
 
 /// The block to which text or reasoning is added.
@@ -52,7 +54,7 @@ enum Open {
 }
 
 impl ChatDecoder {
-    pub(super) fn new(profile: Arc<ChatProfile>, names: Arc<WireNames>) -> Self {
+    pub(super) fn new(profile: Arc<ChatProfile>, names: WireNames, may_retry: bool) -> Self {
         Self {
             producer: SignatureProducer::new(profile.id.clone()),
             profile,
@@ -73,81 +75,12 @@ impl ChatDecoder {
             refused: false,
             reason: None,
             shape: Shape::default(),
+            may_retry,
         }
     }
 
-    pub(super) const fn is_finished(&self) -> bool {
-        self.finished
-    }
-
-    /// One `data` value of the stream.
-    pub(super) fn data(&mut self, data: &[u8], out: &mut Out) -> Result<(), ProviderError> {
-        if let Some((kind, delta)) = self.shape.read(data)
-            && self.fast(kind, delta, out)
-        {
-            return Ok(());
-        }
-        let trimmed = data.trim_ascii();
-        if trimmed.is_empty() {
-            return Ok(());
-        }
-        if trimmed == b"[DONE]" {
-            return if self.answered { self.finish(out) } else { Err(self.truncated("nothing came before [DONE]")) };
-        }
-        match serde_json::from_slice::<Chunk<'_>>(data) {
-            Ok(chunk) => self.chunk(&chunk, data, false, out),
-            Err(problem) if std::str::from_utf8(data).is_err() => {
-                let text = String::from_utf8_lossy(data);
-                match serde_json::from_str::<Chunk<'_>>(&text) {
-                    Ok(chunk) => self.chunk(&chunk, text.as_bytes(), false, out),
-                    Err(_) => Err(self.garbled(&problem, data)),
-                }
-            }
-            Err(problem) => Err(self.garbled(&problem, data)),
-        }
-    }
-
-    /// An event that says it is an error, or an `error` field.
-    pub(super) fn error(&mut self, data: &[u8]) -> ProviderError {
-        error::from_stream(&self.profile, &String::from_utf8_lossy(data))
-    }
-
-    /// A whole response.
-    pub(super) fn whole(&mut self, body: &[u8], out: &mut Out) -> Result<(), ProviderError> {
-        let chunk = match serde_json::from_slice::<Chunk<'_>>(body) {
-            Ok(chunk) => chunk,
-            Err(_) if serde_json::from_slice::<Value>(body).is_ok_and(|value| error::is_error(&value)) => {
-                return Err(error::from_body(&self.profile, None, body));
-            }
-            Err(problem) => return Err(self.garbled(&problem, body)),
-        };
-        if chunk.choices.is_empty() {
-            let is_error = serde_json::from_slice::<Value>(body).is_ok_and(|value| error::is_error(&value));
-            return Err(if is_error {
-                error::from_body(&self.profile, None, body)
-            } else {
-                self.protocol("a response without choices", body)
-            });
-        }
-        self.chunk(&chunk, body, true, out)?;
-        self.finish(out)
-    }
-
-    /// The body ended.
-    pub(super) fn eof(&mut self, out: &mut Out) -> Result<(), ProviderError> {
-        if self.finished {
-            return Ok(());
-        }
-        if self.reason.is_some() {
-            return self.finish(out);
-        }
-        // What is complete stays usable; the rest is marked as cut by having no end.
-        let _ = self.end_calls(true, out);
-        Err(self.truncated("the stream ended before the answer did"))
-    }
-
-    fn fast(&mut self, kind: DeltaKind, delta: String, out: &mut Out) -> bool {
-        out.push(match kind {
+    fn fast(&mut self, kind: DeltaKind, delta: String, out: &mut Events) -> bool {
+        out.push_back(match kind {
             DeltaKind::Text(block) => StreamEvent::Text { block, delta },
             DeltaKind::Thinking(block) => StreamEvent::Thinking { block, delta },
             DeltaKind::Arguments(block) => {
@@ -160,7 +93,7 @@ impl ChatDecoder {
         true
     }
 
-    fn chunk(&mut self, chunk: &Chunk<'_>, data: &[u8], whole: bool, out: &mut Out) -> Result<(), ProviderError> {
+    fn chunk(&mut self, chunk: &Chunk<'_>, data: &str, whole: bool, out: &mut Events) -> Result<(), ProviderError> {
         self.shape.forget();
         let before = out.len();
         self.start(chunk, out);
@@ -184,27 +117,27 @@ impl ChatDecoder {
             && out.len() == before.saturating_add(1)
             && !whole
         {
-            self.shape.learn(data, text, kind);
+            self.shape.learn(data.as_bytes(), text, kind);
         }
         Ok(())
     }
 
-    fn chunk_error(&self, raw: &RawValue, data: &[u8]) -> ProviderError {
+    fn chunk_error(&self, raw: &RawValue, data: &str) -> ProviderError {
         // The code may stand beside the error, so the whole chunk is read; with choices, the error alone.
-        match serde_json::from_slice::<Value>(data) {
-            Ok(value) if value.get("choices").is_none() => error::from_body(&self.profile, None, data),
+        match serde_json::from_str::<Value>(data) {
+            Ok(value) if value.get("choices").is_none() => error::from_body(&self.profile, None, data.as_bytes()),
             _ => error::from_stream(&self.profile, raw.get()),
         }
     }
 
-    fn start(&mut self, chunk: &Chunk<'_>, out: &mut Out) {
+    fn start(&mut self, chunk: &Chunk<'_>, out: &mut Events) {
         let model = (!chunk.model.0.is_empty()).then(|| chunk.model.0.clone().into_owned());
         if self.started || model.is_none() && chunk.choices.is_empty() {
             return;
         }
         self.started = true;
         let response_id = (!chunk.id.0.is_empty()).then(|| chunk.id.0.clone().into_owned());
-        out.push(StreamEvent::Start { model, response_id });
+        out.push_back(StreamEvent::Start { model, response_id });
     }
 
     /// Takes the first choice in. Gives a delta whose chunk may teach the fast path.
@@ -212,7 +145,7 @@ impl ChatDecoder {
         &mut self,
         choice: &'c Choice<'_>,
         whole: bool,
-        out: &mut Out,
+        out: &mut Events,
     ) -> Result<Option<(&'c str, DeltaKind)>, ProviderError> {
         let mut learned = None;
         // Perplexity repeats the answer so far as a `message` in every chunk.
@@ -234,7 +167,7 @@ impl ChatDecoder {
         &mut self,
         delta: &'c Delta<'_>,
         whole: bool,
-        out: &mut Out,
+        out: &mut Events,
     ) -> Result<Option<(&'c str, DeltaKind)>, ProviderError> {
         let mut learned = self.reasoning(delta, whole, out);
         match &delta.content {
@@ -291,7 +224,7 @@ impl ChatDecoder {
         &mut self,
         delta: &'c Delta<'_>,
         whole: bool,
-        out: &mut Out,
+        out: &mut Events,
     ) -> Option<(&'c str, DeltaKind)> {
         let names = [&delta.reasoning_content.0, &delta.reasoning.0, &delta.reasoning_text.0];
         let text = names.into_iter().find(|text| !text.is_empty());
@@ -324,7 +257,7 @@ impl ChatDecoder {
         None
     }
 
-    fn part(&mut self, part: &Part<'_>, out: &mut Out) {
+    fn part(&mut self, part: &Part<'_>, out: &mut Events) {
         for text in part.thinking.0.iter() {
             if !text.is_empty() {
                 self.thinking(text, out);
@@ -343,7 +276,7 @@ impl ChatDecoder {
         self.text(&part.text.0, out);
     }
 
-    fn text(&mut self, text: &str, out: &mut Out) -> Option<u32> {
+    fn text(&mut self, text: &str, out: &mut Events) -> Option<u32> {
         if text.is_empty() {
             return None;
         }
@@ -353,22 +286,22 @@ impl ChatDecoder {
         };
         self.open = Open::Text(block);
         self.last_text = Some(block);
-        out.push(StreamEvent::Text { block, delta: text.to_owned() });
+        out.push_back(StreamEvent::Text { block, delta: text.to_owned() });
         Some(block)
     }
 
-    fn thinking(&mut self, text: &str, out: &mut Out) -> u32 {
+    fn thinking(&mut self, text: &str, out: &mut Events) -> u32 {
         let block = match self.open {
             Open::Thinking(block) => block,
             _ => self.next_block(),
         };
         self.open = Open::Thinking(block);
         self.first_thinking.get_or_insert(block);
-        out.push(StreamEvent::Thinking { block, delta: text.to_owned() });
+        out.push_back(StreamEvent::Thinking { block, delta: text.to_owned() });
         block
     }
 
-    fn call(&mut self, piece: &CallPiece<'_>, out: &mut Out) -> Result<Option<u32>, ProviderError> {
+    fn call(&mut self, piece: &CallPiece<'_>, out: &mut Events) -> Result<Option<u32>, ProviderError> {
         self.open = Open::None;
         let mut sink =
             CallSink { out, blocks: &mut self.blocks, names: &self.names, producer: &self.producer };
@@ -376,7 +309,7 @@ impl ChatDecoder {
         taken.map_err(|bad| self.bad_call(bad))
     }
 
-    fn end_calls(&mut self, cut: bool, out: &mut Out) -> Result<(), ProviderError> {
+    fn end_calls(&mut self, cut: bool, out: &mut Events) -> Result<(), ProviderError> {
         let mut sink =
             CallSink { out, blocks: &mut self.blocks, names: &self.names, producer: &self.producer };
         let ended = self.calls.finish(cut, &mut sink);
@@ -389,30 +322,30 @@ impl ChatDecoder {
         block
     }
 
-    fn report_usage(&mut self, out: &mut Out) {
+    fn report_usage(&mut self, out: &mut Events) {
         let snapshot = self.usage.snapshot(self.profile.usage);
         if let Some(snapshot) = snapshot
             && self.reported != Some(snapshot)
         {
             self.reported = Some(snapshot);
-            out.push(StreamEvent::Usage(snapshot));
+            out.push_back(StreamEvent::Usage(snapshot));
         }
     }
 
-    fn finish(&mut self, out: &mut Out) -> Result<(), ProviderError> {
+    fn finish(&mut self, out: &mut Events) -> Result<(), ProviderError> {
         let raw = self.reason.take();
         let class = finish::class(&self.profile, raw.as_deref());
         self.end_calls(class == TurnFinishReason::Length, out)?;
         let state = self.details.finish().or_else(|| self.thinking_signature.take());
         if let (Some(block), Some(value)) = (self.first_thinking, state) {
-            out.push(StreamEvent::Signature { block, producer: self.producer.clone(), value });
+            out.push_back(StreamEvent::Signature { block, producer: self.producer.clone(), value });
         }
         if let Some(value) = self.text_signature.take() {
             let block = self.last_text.unwrap_or_else(|| self.next_block());
-            out.push(StreamEvent::Signature { block, producer: self.producer.clone(), value });
+            out.push_back(StreamEvent::Signature { block, producer: self.producer.clone(), value });
         }
         let reason = finish::corrected(class, self.calls.any_ended(), self.refused);
-        out.push(StreamEvent::Finish { reason, raw });
+        out.push_back(StreamEvent::Finish { reason, raw });
         self.finished = true;
         Ok(())
     }
@@ -422,23 +355,90 @@ impl ChatDecoder {
             BadCall::Nameless => "a tool call never got a name",
             BadCall::Continued => "arguments came for a tool call that was complete",
         };
-        ProviderError::new(ProviderErrorKind::Protocol, &*self.profile.id, message)
+        self.failed(ProviderErrorKind::Protocol, message)
     }
 
     fn truncated(&self, message: &str) -> ProviderError {
-        ProviderError::new(ProviderErrorKind::TruncatedStream, &*self.profile.id, message)
+        self.failed(ProviderErrorKind::TruncatedStream, message)
     }
 
-    fn garbled(&self, problem: &serde_json::Error, data: &[u8]) -> ProviderError {
-        self.protocol(&format!("a chunk that cannot be read: {problem}"), data)
+    fn failed(&self, kind: ProviderErrorKind, message: &str) -> ProviderError {
+        ProviderError::new(kind, &*self.profile.id, message)
     }
 
-    fn protocol(&self, message: &str, data: &[u8]) -> ProviderError {
-        let excerpt = String::from_utf8_lossy(data.get(..1024).unwrap_or(data)).into_owned();
-        ProviderError {
-            body_excerpt: Some(excerpt),
-            ..ProviderError::new(ProviderErrorKind::Protocol, &*self.profile.id, message)
+}
+
+impl Decoder for ChatDecoder {
+    fn event(&mut self, name: &str, data: &str, out: &mut Events) -> Result<(), ProviderError> {
+        if let Some((kind, delta)) = self.shape.read(data.as_bytes())
+            && name != "error"
+            && self.fast(kind, delta, out)
+        {
+            return Ok(());
         }
+        if name == "error" {
+            let _ = self.end_calls(true, out);
+            return Err(error::from_stream(&self.profile, data));
+        }
+        if data.trim() == "[DONE]" {
+            // No finish reason at all: Snowflake never sends one.
+            return if self.answered { self.finish(out) } else { Err(self.truncated("nothing came before [DONE]")) };
+        }
+        match serde_json::from_str::<Chunk<'_>>(data) {
+            Ok(chunk) => self.chunk(&chunk, data, false, out),
+            Err(problem) => match repair(data) {
+                Some(repaired) => match serde_json::from_str::<Chunk<'_>>(&repaired) {
+                    Ok(chunk) => self.chunk(&chunk, &repaired, false, out),
+                    Err(problem) => Err(json_error(&self.profile.id, &problem, data.as_bytes())),
+                },
+                None => Err(json_error(&self.profile.id, &problem, data.as_bytes())),
+            },
+        }
+    }
+
+    fn body(&mut self, body: &[u8], out: &mut Events) -> Result<(), ProviderError> {
+        let text = String::from_utf8_lossy(body);
+        let is_error = || serde_json::from_str::<Value>(&text).is_ok_and(|value| error::is_error(&value));
+        let chunk = match serde_json::from_str::<Chunk<'_>>(&text) {
+            Ok(chunk) => chunk,
+            Err(_) if is_error() => return Err(error::from_body(&self.profile, None, body)),
+            Err(problem) => match repair(&text) {
+                Some(repaired) => return self.body(repaired.as_bytes(), out),
+                None => return Err(json_error(&self.profile.id, &problem, body)),
+            },
+        };
+        if chunk.choices.is_empty() {
+            if is_error() {
+                return Err(error::from_body(&self.profile, None, body));
+            }
+            let mut error = self.failed(ProviderErrorKind::Protocol, "a response without choices");
+            error.body_excerpt = Some(excerpt(body));
+            return Err(error);
+        }
+        self.chunk(&chunk, &text, true, out)?;
+        self.finish(out)
+    }
+
+    fn eof(&mut self, out: &mut Events) -> Result<(), ProviderError> {
+        if self.reason.is_some() {
+            return self.finish(out);
+        }
+        // What is complete stays usable; the rest is marked as cut by having no end.
+        let _ = self.end_calls(true, out);
+        Err(self.truncated("the stream ended before the answer did"))
+    }
+
+    fn is_finished(&self) -> bool {
+        self.finished
+    }
+
+    fn status_error(&self, status: u16, body: &[u8]) -> ProviderError {
+        let mut error = error::from_body(&self.profile, Some(status), body);
+        if self.may_retry && status == 402 {
+            // OpenRouter: the budget is taken by requests in flight.
+            error.kind = ProviderErrorKind::RateLimited;
+        }
+        error
     }
 }
 

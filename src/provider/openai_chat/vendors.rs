@@ -10,17 +10,17 @@ use Effort::{Default as Auto, High, Low, Max, Medium, Minimal, None as Off};
 use ThinkingSwitch as Switch;
 
 macro_rules! matching {
-    ($($pattern:literal),+) => { Models::Matching(Cow::Borrowed(&[$(Cow::Borrowed($pattern)),+])) };
+    ($($pattern:literal),+) => { Models::Matching(Cow::Borrowed(const { &[$(Cow::Borrowed($pattern)),+] })) };
 }
 
 macro_rules! rules {
     ($($models:literal => $switch:expr),+ $(,)?) => {
-        Cow::Borrowed(&[$(ThinkingRule::new($models, $switch)),+])
+        Cow::Borrowed(const { &[$(ThinkingRule::new($models, $switch)),+] })
     };
 }
 
 /// What nearly all have: the least any server is known to refuse.
-const fn vendor(id: &'static str, base_url: &'static str, key_var: &'static str) -> ChatProfile {
+fn vendor(id: &'static str, base_url: &'static str, key_var: &'static str) -> ChatProfile {
     ChatProfile {
         id: Cow::Borrowed(id),
         base_url: Cow::Borrowed(base_url),
@@ -53,16 +53,8 @@ const fn vendor(id: &'static str, base_url: &'static str, key_var: &'static str)
 }
 
 /// A server on the user's own machine: no key is needed.
-const fn local(id: &'static str, base_url: &'static str, key_var: Option<&'static str>) -> ChatProfile {
-    let profile = vendor(id, base_url, "");
-    ChatProfile {
-        key_var: match key_var {
-            Some(name) => Some(Cow::Borrowed(name)),
-            None => None,
-        },
-        key_required: false,
-        ..profile
-    }
+fn local(id: &'static str, base_url: &'static str, key_var: Option<&'static str>) -> ChatProfile {
+    ChatProfile { key_var: key_var.map(Cow::Borrowed), key_required: false, ..vendor(id, base_url, "") }
 }
 
 const OPENAI_THINKING: &[ThinkingRule] = &[
