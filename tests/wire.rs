@@ -14,10 +14,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use wire::answer::Answer;
-use wire::corpus::{self, Corpus, Exchange, Recording};
+use wire::corpus::{self, Corpus, Exchange, Protocol, Recording};
 use wire::cuts::{self, Random};
 use wire::got::{self, Got};
-use wire::{compare, decode, expect};
+use wire::{compare, decode, expect, runs};
 
 /// Tags of which at least one recording must have been compared, so that the test cannot pass by finding nothing.
 const MUST_SEE: [&str; 32] = [
@@ -159,6 +159,34 @@ fn differences(recording: &Recording, expected: &Answer, got: &Got) -> Vec<Strin
         Ok(answer) => compare::differences(recording.protocol, &recording.vendor, expected, &answer),
         Err(error) => vec![error],
     }
+}
+
+/// Recorded clients sent back what, by our reading, the model had said: the expectations and the two readers of
+/// requests check each other, without any of the crate.
+#[test]
+fn recorded_requests_bear_the_expectations_out() {
+    let Some(corpus) = corpus::find() else { return };
+    let mut failed = 0;
+    for file in &corpus.files {
+        let Ok(recording) = corpus.read(file) else { continue };
+        if !recording.is_run || recording.protocol == Protocol::Left {
+            continue;
+        }
+        let found = match runs::plan::plan(&recording) {
+            Ok(plan) => (0..plan.steps.len())
+                .flat_map(|step| {
+                    let said = plan.faithful(step);
+                    runs::compare::differences(&plan.steps[step].request, &said, &said)
+                })
+                .collect(),
+            Err(error) => vec![error],
+        };
+        if !found.is_empty() {
+            failed += 1;
+            println!("{}: {}", corpus.name(file), found.join("; "));
+        }
+    }
+    assert_eq!(failed, 0, "see above");
 }
 
 /// The expectations themselves, on answers whose meaning is plain to see.
@@ -340,37 +368,5 @@ mod expectations {
         let mut swapped = chat.clone();
         swapped.blocks.swap(0, 1);
         assert!(!differences(Protocol::Chat, "openai", &chat, &swapped).is_empty());
-    }
-}
-
-#[test]
-fn tmp_dump() {
-    let Some(corpus) = corpus::find() else { return };
-    for file in &corpus.files {
-        let Ok(r) = corpus.read(file) else { continue };
-        if r.protocol == corpus::Protocol::Left || !r.is_run {
-            continue;
-        }
-        match wire::runs::plan::plan(&r) {
-            Err(e) => println!("PLAN {}: {e}", corpus.name(file)),
-            Ok(p) => {
-                println!(
-                    "ok {} {}/{} {:?} prompts {} results {} tools {}",
-                    corpus.name(file),
-                    p.steps.len(),
-                    r.exchanges.len(),
-                    p.stops,
-                    p.prompts.len(),
-                    p.results.len(),
-                    p.tools.len()
-                );
-                for (i, s) in p.steps.iter().enumerate() {
-                    let d = wire::runs::compare::differences(&s.request, &p.faithful(i), &p.said_before(i));
-                    for d in d {
-                        println!("   {i} {}", d.chars().take(600).collect::<String>());
-                    }
-                }
-            }
-        }
     }
 }

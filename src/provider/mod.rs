@@ -14,13 +14,13 @@ mod http;
 mod media;
 #[allow(dead_code, reason = "used by the wires")]
 mod names;
+#[cfg(feature = "openai")]
+pub mod openai_chat;
 #[allow(dead_code, reason = "used by the wires")]
 mod outgoing;
 mod request;
 #[allow(dead_code, reason = "used by the wires")]
 mod secret;
-#[cfg(feature = "openai")]
-pub mod openai_chat;
 pub mod sse;
 #[cfg(feature = "http")]
 #[allow(dead_code, reason = "used by the wires")]

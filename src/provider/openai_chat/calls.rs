@@ -55,11 +55,7 @@ pub(super) enum BadCall {
 
 impl Calls {
     /// Takes a piece. Gives the block if all it did was to add argument text to an announced call.
-    pub(super) fn take(
-        &mut self,
-        piece: &CallPiece<'_>,
-        sink: &mut CallSink<'_>,
-    ) -> Result<Option<u32>, BadCall> {
+    pub(super) fn take(&mut self, piece: &CallPiece<'_>, sink: &mut CallSink<'_>) -> Result<Option<u32>, BadCall> {
         let position = match self.find(piece) {
             Some(position) => position,
             None => self.open(piece, sink),
@@ -112,7 +108,8 @@ impl Calls {
     }
 
     fn find(&self, piece: &CallPiece<'_>) -> Option<usize> {
-        let at = |position: usize| self.calls.get(position).filter(|call| !call.is_followed_by(piece)).map(|_| position);
+        let at =
+            |position: usize| self.calls.get(position).filter(|call| !call.is_followed_by(piece)).map(|_| position);
         if piece.index.is_some() {
             let position = self.calls.iter().rposition(|call| call.index == piece.index)?;
             let call = self.calls.get(position)?;

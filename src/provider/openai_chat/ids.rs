@@ -85,7 +85,8 @@ mod tests {
     #[test]
     fn others_are_made_legal_and_stay_apart() {
         let long = |c: char| c.to_string().repeat(70);
-        for (a, b) in [("mcp/x.y", "mcp.x.y"), ("é", "è"), (&*format!("{}1", long('a')), &*format!("{}2", long('a')))] {
+        for (a, b) in [("mcp/x.y", "mcp.x.y"), ("é", "è"), (&*format!("{}1", long('a')), &*format!("{}2", long('a')))]
+        {
             let (a, b) = (tool_name(a), tool_name(b));
             assert_ne!(a, b);
             assert!(a.len() <= 64 && a.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte)));

@@ -220,12 +220,7 @@ impl ChatDecoder {
     }
 
     /// The first name that holds text wins: gateways repeat it under several.
-    fn reasoning<'c>(
-        &mut self,
-        delta: &'c Delta<'_>,
-        whole: bool,
-        out: &mut Events,
-    ) -> Option<(&'c str, DeltaKind)> {
+    fn reasoning<'c>(&mut self, delta: &'c Delta<'_>, whole: bool, out: &mut Events) -> Option<(&'c str, DeltaKind)> {
         let names = [&delta.reasoning_content.0, &delta.reasoning.0, &delta.reasoning_text.0];
         let text = names.into_iter().find(|text| !text.is_empty());
         let mut learned = None;
@@ -303,15 +298,13 @@ impl ChatDecoder {
 
     fn call(&mut self, piece: &CallPiece<'_>, out: &mut Events) -> Result<Option<u32>, ProviderError> {
         self.open = Open::None;
-        let mut sink =
-            CallSink { out, blocks: &mut self.blocks, names: &self.names, producer: &self.producer };
+        let mut sink = CallSink { out, blocks: &mut self.blocks, names: &self.names, producer: &self.producer };
         let taken = self.calls.take(piece, &mut sink);
         taken.map_err(|bad| self.bad_call(bad))
     }
 
     fn end_calls(&mut self, cut: bool, out: &mut Events) -> Result<(), ProviderError> {
-        let mut sink =
-            CallSink { out, blocks: &mut self.blocks, names: &self.names, producer: &self.producer };
+        let mut sink = CallSink { out, blocks: &mut self.blocks, names: &self.names, producer: &self.producer };
         let ended = self.calls.finish(cut, &mut sink);
         ended.map_err(|bad| self.bad_call(bad))
     }
@@ -365,7 +358,6 @@ impl ChatDecoder {
     fn failed(&self, kind: ProviderErrorKind, message: &str) -> ProviderError {
         ProviderError::new(kind, &*self.profile.id, message)
     }
-
 }
 
 impl Decoder for ChatDecoder {

@@ -171,7 +171,8 @@ impl Message {
     fn add_call(&mut self, fragment: &Value) {
         let index = count(&fragment["index"]);
         let id = text(&fragment["id"]);
-        let function = if fragment["custom"].is_object() { &fragment["custom"] } else { &fragment["function"] };
+        let is_custom = !text(&fragment["custom"]["name"]).is_empty();
+        let function = if is_custom { &fragment["custom"] } else { &fragment["function"] };
         let name = text(&function["name"]);
         let known = match index {
             Some(_) => self.calls.iter().rposition(|call| call.index == index),

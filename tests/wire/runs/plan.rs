@@ -49,27 +49,32 @@ impl Plan {
         let mut said = self.said_before(step).into_iter();
         let mut request = self.steps.get(step).map(|step| step.request.clone()).unwrap_or_default();
         for turn in request.turns.iter_mut().filter(|turn| !turn.is_user) {
-            turn.parts = said.next().unwrap_or_default().into_iter().filter_map(part).collect();
+            turn.parts = said.next().unwrap_or_default().into_iter().flat_map(parts).collect();
         }
         request
     }
 }
 
-fn part(block: Block) -> Option<Part> {
-    Some(match block {
-        Block::Text(text) if text.trim().is_empty() => return None,
-        Block::Text(text) => Part::Text(text),
-        Block::Thinking { text, signature } => Part::Thinking { text, signature },
-        Block::Redacted(data) => Part::Redacted(data),
+fn parts(block: Block) -> Vec<Part> {
+    match block {
+        Block::Text(text) if text.trim().is_empty() => Vec::new(),
+        Block::Text(text) => vec![Part::Text(text)],
+        Block::Thinking { text, signature } => match signature.as_deref().map(serde_json::from_str) {
+            Some(Ok(details @ Value::Array(_))) => {
+                vec![Part::Thinking { text, signature: None }, Part::Details(details)]
+            }
+            _ => vec![Part::Thinking { text, signature }],
+        },
+        Block::Redacted(data) => vec![Part::Redacted(data)],
         Block::Call(call) => {
             let arguments = match call.arguments {
                 Arguments::Json(arguments) => arguments,
                 Arguments::Raw(raw) => serde_json::json!({ "INVALID_JSON": raw }),
             };
-            Part::Call { id: call.id, name: call.name, arguments }
+            vec![Part::Call { id: call.id, name: call.name, arguments }]
         }
-        Block::Opaque(value) => Part::Opaque(value),
-    })
+        Block::Opaque(value) => vec![Part::Opaque(value)],
+    }
 }
 
 fn is_paused(answer: &Answer) -> bool {
