@@ -1,0 +1,282 @@
+use std::borrow::Cow;
+use std::fmt;
+
+use base64::Engine as _;
+use serde::{Serialize, Serializer};
+
+use super::profile::{ChatProfile, DocumentStyle};
+use crate::provider::{ProviderError, ProviderErrorKind};
+use crate::types::{
+    Document, Media, MediaSource, Resource, ResourceContent, SessionContentBlock, ToolResultBlock, ToolResultBody,
+    ToolResultContent,
+};
+
+/// A part of a user message.
+#[derive(Debug, Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub(super) enum Part<'a> {
+    Text { text: Cow<'a, str> },
+    ImageUrl { image_url: ImageUrl<'a> },
+    File { file: File<'a> },
+    DocumentUrl { document_url: Url<'a>, document_name: Option<&'a str> },
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct ImageUrl<'a> {
+    url: Url<'a>,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct File<'a> {
+    filename: &'a str,
+    file_data: Url<'a>,
+}
+
+/// An address, or a data URL that is put together while it is written.
+#[derive(Debug)]
+pub(super) enum Url<'a> {
+    Plain(&'a str),
+    Data { media_type: Cow<'a, str>, base64: &'a str },
+}
+
+impl fmt::Display for Url<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Plain(url) => f.write_str(url),
+            Self::Data { media_type, base64 } => write!(f, "data:{media_type};base64,{base64}"),
+        }
+    }
+}
+
+impl Serialize for Url<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// The content of a user or tool message: a string where it is text alone, as some vendors take nothing else.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+pub(super) enum PartsOrText<'a> {
+    Text(Cow<'a, str>),
+    Parts(Vec<Part<'a>>),
+}
+
+impl<'a> PartsOrText<'a> {
+    /// `None` when there is nothing.
+    pub(super) fn of(mut parts: Vec<Part<'a>>) -> Option<Self> {
+        if parts.iter().any(|part| !matches!(part, Part::Text { .. })) {
+            return Some(Self::Parts(parts));
+        }
+        if parts.len() < 2 {
+            return match parts.pop()? {
+                Part::Text { text } => Some(Self::Text(text)),
+                other => Some(Self::Parts(vec![other])),
+            };
+        }
+        let texts = parts.iter().map(|part| match part {
+            Part::Text { text } => &**text,
+            _ => "",
+        });
+        Some(Self::Text(texts.collect::<Vec<_>>().join("\n\n").into()))
+    }
+}
+
+/// What a vendor's model takes in user messages.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Accepts<'p> {
+    profile: &'p ChatProfile,
+    images: bool,
+}
+
+impl<'p> Accepts<'p> {
+    pub(super) fn new(profile: &'p ChatProfile, model: &str) -> Self {
+        Self { profile, images: profile.images.contains(model) }
+    }
+
+    /// A block of a user turn as a part. `None` for blocks that are no parts.
+    pub(super) fn part<'a>(
+        &self,
+        index: usize,
+        block: &'a SessionContentBlock,
+    ) -> Result<Option<Part<'a>>, ProviderError> {
+        match block {
+            SessionContentBlock::Text(text) => Ok(Some(Part::Text { text: (&*text.text).into() })),
+            SessionContentBlock::Image(media) => match self.image(media) {
+                Ok(part) => Ok(Some(part)),
+                Err(why) => Err(self.unsupported(index, "image", why)),
+            },
+            SessionContentBlock::Document(document) => match self.document(document) {
+                Ok(part) => Ok(Some(part)),
+                Err(why) => Err(self.unsupported(index, "document", why)),
+            },
+            _ => Ok(None),
+        }
+    }
+
+    fn unsupported(&self, index: usize, kind: &str, why: &str) -> ProviderError {
+        let message = format!("part {index} ({kind}) cannot be sent: {why}");
+        ProviderError::new(ProviderErrorKind::Unsupported, &*self.profile.id, message)
+    }
+
+    fn image<'a>(&self, media: &'a Media) -> Result<Part<'a>, &'static str> {
+        if !self.images {
+            return Err("this model takes no images");
+        }
+        let url = match &media.source {
+            MediaSource::Data(base64) => {
+                let media_type = media_type(media, base64).unwrap_or("image/png".into());
+                if !media_type.starts_with("image/") {
+                    return Err("its bytes are no image");
+                }
+                Url::Data { media_type, base64 }
+            }
+            MediaSource::Url(url) if url.starts_with("data:") || self.profile.image_urls => Url::Plain(url),
+            MediaSource::Url(_) => return Err("this vendor fetches no addresses"),
+            MediaSource::Text(_) => return Err("it is text"),
+            MediaSource::Ref(_) => return Err("its stored bytes were not loaded"),
+        };
+        Ok(Part::ImageUrl { image_url: ImageUrl { url } })
+    }
+
+    fn document<'a>(&self, document: &'a Document) -> Result<Part<'a>, &'static str> {
+        let name = document.name.as_deref();
+        match &document.media.source {
+            MediaSource::Text(text) => Ok(attachment(name, document.media.media_type.as_deref(), text)),
+            MediaSource::Data(base64) => {
+                let media_type = media_type(&document.media, base64).unwrap_or("application/octet-stream".into());
+                if &*media_type == "application/pdf" {
+                    self.pdf(name, base64)
+                } else if is_text(&media_type) {
+                    let text = decode_text(base64).ok_or("its bytes are not UTF-8 text")?;
+                    Ok(attachment(name, Some(&*media_type), &text))
+                } else if media_type.starts_with("image/") {
+                    self.image(&document.media)
+                } else {
+                    Err("only PDF and text documents can be sent on this wire")
+                }
+            }
+            MediaSource::Url(url) if self.profile.documents == DocumentStyle::DocumentUrl => {
+                Ok(Part::DocumentUrl { document_url: Url::Plain(url), document_name: name })
+            }
+            MediaSource::Url(_) => Err("this vendor fetches no documents"),
+            MediaSource::Ref(_) => Err("its stored bytes were not loaded"),
+        }
+    }
+
+    fn pdf<'a>(&self, name: Option<&'a str>, base64: &'a str) -> Result<Part<'a>, &'static str> {
+        let url = Url::Data { media_type: "application/pdf".into(), base64 };
+        match self.profile.documents {
+            DocumentStyle::Unsupported => Err("this vendor takes no PDF documents"),
+            DocumentStyle::File => {
+                let filename = name.filter(|name| !name.trim().is_empty()).unwrap_or("document.pdf");
+                Ok(Part::File { file: File { filename, file_data: url } })
+            }
+            DocumentStyle::DocumentUrl => Ok(Part::DocumentUrl { document_url: url, document_name: name }),
+        }
+    }
+
+    /// A tool result as the content of its message. What cannot stand there goes to `attached`, with a marker in its
+    /// place; what the model cannot take at all leaves a marker that says so.
+    pub(super) fn result<'a>(&self, result: &'a ToolResultBlock, attached: &mut Vec<Part<'a>>) -> PartsOrText<'a> {
+        let blocks = match &result.output {
+            ToolResultBody::Text(text) if text.trim().is_empty() => return placeholder(result),
+            ToolResultBody::Text(text) => return PartsOrText::Text(text.into()),
+            ToolResultBody::Blocks(blocks) => blocks,
+        };
+        let mut parts = Vec::new();
+        for block in blocks {
+            match self.result_part(block) {
+                Ok(Part::Text { text }) if text.trim().is_empty() => {}
+                Ok(part @ Part::Text { .. }) => parts.push(part),
+                Ok(part @ Part::ImageUrl { .. }) if self.profile.images_in_tool_results => parts.push(part),
+                Ok(part) => {
+                    attached.push(part);
+                    parts.push(marker(format_args!("[attachment {} follows in the next message]", attached.len())));
+                }
+                Err((kind, why)) => parts.push(marker(format_args!("[{kind} left out: {why}]"))),
+            }
+        }
+        let inline = parts.iter().any(|part| !matches!(part, Part::Text { .. }));
+        if inline {
+            return PartsOrText::Parts(parts);
+        }
+        let texts: Vec<_> = parts.into_iter().filter_map(|part| if let Part::Text { text } = part { Some(text) } else { None }).collect();
+        match <[Cow<'a, str>; 1]>::try_from(texts) {
+            Ok([text]) => PartsOrText::Text(text),
+            Err(texts) if texts.is_empty() => placeholder(result),
+            Err(texts) => PartsOrText::Text(texts.join("\n").into()),
+        }
+    }
+
+    fn result_part<'a>(&self, block: &'a ToolResultContent) -> Result<Part<'a>, (&'static str, &'static str)> {
+        match block {
+            ToolResultContent::Text { text } => Ok(Part::Text { text: text.into() }),
+            ToolResultContent::Image(media) => self.image(media).map_err(|why| ("image", why)),
+            ToolResultContent::Audio(_) => Err(("audio", "this wire takes none in tool results")),
+            ToolResultContent::Video(_) => Err(("video", "this wire takes none in tool results")),
+            ToolResultContent::Resource(resource) => self.resource(resource).map_err(|why| ("resource", why)),
+        }
+    }
+
+    fn resource<'a>(&self, resource: &'a Resource) -> Result<Part<'a>, &'static str> {
+        let uri = resource.uri.as_deref();
+        match &resource.content {
+            ResourceContent::Text(text) => Ok(Part::Text { text: text.into() }),
+            ResourceContent::Link(name) => {
+                Ok(Part::Text { text: format!("[link: {name} {}]", uri.unwrap_or_default()).into() })
+            }
+            ResourceContent::Ref(_) => Err("its stored bytes were not loaded"),
+            ResourceContent::Blob(base64) => {
+                let declared = resource.media_type.as_deref().map(Cow::Borrowed);
+                let media_type = sniff(base64).map(Cow::Borrowed).or(declared).unwrap_or_default();
+                if &*media_type == "application/pdf" {
+                    self.pdf(uri, base64)
+                } else if media_type.starts_with("image/") && self.images {
+                    Ok(Part::ImageUrl { image_url: ImageUrl { url: Url::Data { media_type, base64 } } })
+                } else if is_text(&media_type) {
+                    decode_text(base64).map(|text| Part::Text { text: text.into() }).ok_or("it is not UTF-8 text")
+                } else {
+                    Err("this model does not take its type")
+                }
+            }
+        }
+    }
+}
+
+fn marker<'a>(text: fmt::Arguments<'_>) -> Part<'a> {
+    Part::Text { text: text.to_string().into() }
+}
+
+/// What stands for a result without text: vendors refuse blank content.
+fn placeholder<'a>(result: &ToolResultBlock) -> PartsOrText<'a> {
+    if result.is_error {
+        PartsOrText::Text(format!("(failed without a message: {})", result.status.as_str()).into())
+    } else {
+        PartsOrText::Text("(no output)".into())
+    }
+}
+
+fn attachment<'a>(name: Option<&str>, media_type: Option<&str>, text: &str) -> Part<'a> {
+    let name = name.filter(|name| !name.trim().is_empty()).unwrap_or("document");
+    let media_type = media_type.unwrap_or("text/plain");
+    Part::Text { text: format!("[Attachment: {name} ({media_type})]\n{text}").into() }
+}
+
+fn is_text(media_type: &str) -> bool {
+    media_type.starts_with("text/")
+        || ["application/json", "application/xml", "application/yaml", "application/toml"].contains(&media_type)
+}
+
+fn decode_text(base64: &str) -> Option<String> {
+    let bytes = base64::engine::general_purpose::STANDARD.decode(base64).ok()?;
+    String::from_utf8(bytes).ok()
+}
+
+fn sniff(_base64: &str) -> Option<&'static str> {
+    None
+}
+
+fn media_type<'a>(media: &'a Media, base64: &str) -> Option<Cow<'a, str>> {
+    sniff(base64).map(Cow::Borrowed).or_else(|| media.media_type.as_deref().map(Cow::Borrowed))
+}
