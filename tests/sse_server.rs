@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
-use zidane::testing::{Framing, Gate, Reply, ReplyEnd, ReplyState, SseServer};
+use zidane::testing::{Gate, HttpEnd, HttpFraming, HttpReply, HttpReplyState, SseServer};
 
 const GET: &[u8] = b"GET /v1?a=b HTTP/1.1\r\nHost: x\r\n\r\n";
 
@@ -34,21 +34,21 @@ async fn read_until(stream: &mut TcpStream, end: &str) -> String {
 
 #[tokio::test]
 async fn every_body_chunk_is_one_http_chunk() {
-    let reply = Reply::new(200).header("x-a", "b\r\nevil: c").chunk("ab").chunk("").chunk("c").end(ReplyEnd::Close);
+    let reply = HttpReply::new(200).header("x-a", "b\r\nevil: c").chunk("ab").chunk("").chunk("c").end(HttpEnd::Close);
     let server = SseServer::start([reply]).await.unwrap();
     let mut stream = connect(&server).await;
     ask(&mut stream).await;
     let expected = "HTTP/1.1 200 OK\r\nx-a: b  evil: c\r\ntransfer-encoding: chunked\r\nconnection: close\r\n\r\n\
                     2\r\nab\r\n1\r\nc\r\n0\r\n\r\n";
     assert_eq!(read_all(&mut stream).await.unwrap(), expected);
-    assert_eq!(server.wait_for_reply(0).await, ReplyState::Sent);
+    assert_eq!(server.wait_for_reply(0).await, HttpReplyState::Sent);
 }
 
 #[tokio::test]
 async fn a_length_or_the_close_can_frame_the_body() {
     let server = SseServer::start([
-        Reply::json(418, "{}"),
-        Reply::new(200).cut_every("abc", 2).framing(Framing::CloseDelimited),
+        HttpReply::json(418, "{}"),
+        HttpReply::new(200).cut_every("abc", 2).framing(HttpFraming::CloseDelimited),
     ])
     .await
     .unwrap();
@@ -64,8 +64,8 @@ async fn a_length_or_the_close_can_frame_the_body() {
 
 #[tokio::test]
 async fn a_cut_body_lacks_its_end() {
-    let length = Reply::json(200, "{").end(ReplyEnd::Cut);
-    let server = SseServer::start([Reply::sse("data: a").end(ReplyEnd::Cut), length]).await.unwrap();
+    let length = HttpReply::json(200, "{").end(HttpEnd::Cut);
+    let server = SseServer::start([HttpReply::sse("data: a").end(HttpEnd::Cut), length]).await.unwrap();
     let mut stream = connect(&server).await;
     ask(&mut stream).await;
     assert!(read_all(&mut stream).await.unwrap().ends_with("\r\n\r\n7\r\ndata: a\r\n"));
@@ -76,7 +76,7 @@ async fn a_cut_body_lacks_its_end() {
 
 #[tokio::test]
 async fn a_reset_is_a_reset() {
-    let server = SseServer::start([Reply::sse("data: a\n").end(ReplyEnd::Reset)]).await.unwrap();
+    let server = SseServer::start([HttpReply::sse("data: a\n").end(HttpEnd::Reset)]).await.unwrap();
     let mut stream = connect(&server).await;
     ask(&mut stream).await;
     let error = read_all(&mut stream).await.unwrap_err();
@@ -85,7 +85,7 @@ async fn a_reset_is_a_reset() {
 
 #[tokio::test]
 async fn requests_are_recorded_as_sent() {
-    let server = SseServer::start([Reply::new(200), Reply::new(200)]).await.unwrap();
+    let server = SseServer::start([HttpReply::new(200), HttpReply::new(200)]).await.unwrap();
     let mut stream = connect(&server).await;
     stream.write_all(b"POST /a HTTP/1.1\r\nX-Key: 1\r\nContent-Length: 7\r\n\r\n{\"a\":1}").await.unwrap();
     read_until(&mut stream, "0\r\n\r\n").await;
@@ -108,7 +108,7 @@ async fn a_request_too_many_is_told_and_counted() {
     ask(&mut stream).await;
     assert!(read_until(&mut stream, "}}").await.starts_with("HTTP/1.1 501 "));
     assert_eq!(server.unexpected(), 1);
-    server.push(Reply::new(204));
+    server.push(HttpReply::new(204));
     ask(&mut stream).await;
     assert!(read_until(&mut stream, "0\r\n\r\n").await.starts_with("HTTP/1.1 204 "));
 }
@@ -116,25 +116,25 @@ async fn a_request_too_many_is_told_and_counted() {
 #[tokio::test]
 async fn a_gate_holds_the_reply_and_a_leaving_client_is_noticed() {
     let gate = Gate::new();
-    let held = Reply::sse("data: a\n\n").hold(&gate).chunk("data: b\n\n");
-    let stalled = Reply::sse("data: a\n\n").end(ReplyEnd::Stall);
-    let delayed = Reply::sse("data: a\n\n").delay(Duration::from_secs(3600));
+    let held = HttpReply::sse("data: a\n\n").hold(&gate).chunk("data: b\n\n");
+    let stalled = HttpReply::sse("data: a\n\n").end(HttpEnd::Stall);
+    let delayed = HttpReply::sse("data: a\n\n").delay(Duration::from_secs(3600));
     let server = SseServer::start([held, stalled, delayed]).await.unwrap();
 
     let mut stream = connect(&server).await;
     ask(&mut stream).await;
     read_until(&mut stream, "data: a\n\n\r\n").await;
-    assert_eq!(server.replies(), [ReplyState::Sending]);
+    assert_eq!(server.replies(), [HttpReplyState::Sending]);
     gate.open();
     read_until(&mut stream, "0\r\n\r\n").await;
-    assert_eq!(server.wait_for_reply(0).await, ReplyState::Sent);
+    assert_eq!(server.wait_for_reply(0).await, HttpReplyState::Sent);
 
     for index in [1, 2] {
         ask(&mut stream).await;
         read_until(&mut stream, "data: a\n\n\r\n").await;
         assert_eq!(server.open_connections(), 1);
         drop(stream);
-        assert_eq!(server.wait_for_reply(index).await, ReplyState::ClientLeft);
+        assert_eq!(server.wait_for_reply(index).await, HttpReplyState::ClientLeft);
         server.wait_for_connections(0).await;
         stream = connect(&server).await;
     }
@@ -142,7 +142,7 @@ async fn a_gate_holds_the_reply_and_a_leaving_client_is_noticed() {
 
 #[tokio::test]
 async fn a_handler_answers_by_request() {
-    let server = SseServer::with_handler(|request| Reply::json(200, request.path.clone())).await.unwrap();
+    let server = SseServer::with_handler(|request| HttpReply::json(200, request.path.clone())).await.unwrap();
     let mut stream = connect(&server).await;
     ask(&mut stream).await;
     assert!(read_until(&mut stream, "/v1?a=b").await.starts_with("HTTP/1.1 200 "));
@@ -151,7 +151,7 @@ async fn a_handler_answers_by_request() {
 
 #[tokio::test]
 async fn dropping_the_server_closes_everything() {
-    let server = SseServer::start([Reply::sse("data: a\n\n").end(ReplyEnd::Stall)]).await.unwrap();
+    let server = SseServer::start([HttpReply::sse("data: a\n\n").end(HttpEnd::Stall)]).await.unwrap();
     let mut stream = connect(&server).await;
     let mut idle = connect(&server).await;
     ask(&mut stream).await;

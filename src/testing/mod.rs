@@ -3,7 +3,7 @@
 mod sse_server;
 mod virtual_clock;
 
-pub use sse_server::{Framing, Gate, ReceivedRequest, Reply, ReplyEnd, ReplyState, SseServer};
+pub use sse_server::{Gate, HttpEnd, HttpFraming, HttpReply, HttpReplyState, ReceivedRequest, SseServer};
 pub use virtual_clock::VirtualClock;
 
 // Pure, and used by the loop too: it lives with the types.

@@ -13,14 +13,14 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 
-pub use reply::{Framing, Gate, Reply, ReplyEnd};
+pub use reply::{Gate, HttpEnd, HttpFraming, HttpReply};
 
 const MAX_CONNECTIONS: usize = 256;
 const MAX_REQUESTS: usize = 65_536;
 
 /// A loopback HTTP/1.1 server for tests of providers and everything above them.
 ///
-/// It answers requests with scripted [`Reply`]s in order of arrival, byte for byte and chunk for chunk as a test wants
+/// It answers requests with scripted [`HttpReply`]s in order of arrival, byte for byte and chunk for chunk as a test wants
 /// them, and records what it was sent. It listens on 127.0.0.1 only, on a port of the system's choice. Dropping it
 /// ends its tasks and closes its connections.
 ///
@@ -32,9 +32,9 @@ const MAX_REQUESTS: usize = 65_536;
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
-/// use zidane::testing::{Reply, SseServer};
+/// use zidane::testing::{HttpReply, SseServer};
 ///
-/// let server = SseServer::start([Reply::sse("data: [DONE]\n\n")]).await?;
+/// let server = SseServer::start([HttpReply::sse("data: [DONE]\n\n")]).await?;
 /// // point a provider's base URL at `server.url()`, run it, and then:
 /// assert_eq!(server.requests().len(), 0);
 /// assert_eq!(server.unserved(), 1);
@@ -83,7 +83,7 @@ impl ReceivedRequest {
 /// How far the reply to a request came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum ReplyState {
+pub enum HttpReplyState {
     /// It is being sent, or waits.
     Sending,
     /// It was sent to its scripted end.
@@ -92,7 +92,7 @@ pub enum ReplyState {
     ClientLeft,
 }
 
-type Handler = dyn Fn(&ReceivedRequest) -> Reply + Send + Sync;
+type Handler = dyn Fn(&ReceivedRequest) -> HttpReply + Send + Sync;
 
 struct Shared {
     state: Mutex<State>,
@@ -102,9 +102,9 @@ struct Shared {
 
 #[derive(Default)]
 struct State {
-    script: VecDeque<Reply>,
+    script: VecDeque<HttpReply>,
     requests: Vec<ReceivedRequest>,
-    replies: Vec<ReplyState>,
+    replies: Vec<HttpReplyState>,
     unexpected: usize,
     connections: usize,
 }
@@ -126,23 +126,23 @@ impl Shared {
         value
     }
 
-    fn accept(&self, request: ReceivedRequest) -> (Option<usize>, Reply) {
+    fn accept(&self, request: ReceivedRequest) -> (Option<usize>, HttpReply) {
         let handled = self.handler.as_ref().map(|handler| handler(&request));
         self.change(|state| {
             if state.requests.len() >= MAX_REQUESTS {
-                return (None, Reply::new(503).end(ReplyEnd::Close));
+                return (None, HttpReply::new(503).end(HttpEnd::Close));
             }
             let reply = handled.or_else(|| state.script.pop_front()).unwrap_or_else(|| {
                 state.unexpected += 1;
-                Reply::json(501, r#"{"error":{"message":"the test server has no reply for this request"}}"#)
+                HttpReply::json(501, r#"{"error":{"message":"the test server has no reply for this request"}}"#)
             });
             state.requests.push(request);
-            state.replies.push(ReplyState::Sending);
+            state.replies.push(HttpReplyState::Sending);
             (Some(state.requests.len() - 1), reply)
         })
     }
 
-    fn settle(&self, index: usize, end: ReplyState) {
+    fn settle(&self, index: usize, end: HttpReplyState) {
         self.change(|state| {
             if let Some(reply) = state.replies.get_mut(index) {
                 *reply = end;
@@ -188,7 +188,7 @@ impl SseServer {
     ///
     /// # Panics
     /// Outside a tokio runtime.
-    pub async fn start(script: impl IntoIterator<Item = Reply>) -> io::Result<Self> {
+    pub async fn start(script: impl IntoIterator<Item = HttpReply>) -> io::Result<Self> {
         Self::bind(script.into_iter().collect(), None).await
     }
 
@@ -199,11 +199,13 @@ impl SseServer {
     ///
     /// # Panics
     /// Outside a tokio runtime.
-    pub async fn with_handler(handler: impl Fn(&ReceivedRequest) -> Reply + Send + Sync + 'static) -> io::Result<Self> {
+    pub async fn with_handler(
+        handler: impl Fn(&ReceivedRequest) -> HttpReply + Send + Sync + 'static,
+    ) -> io::Result<Self> {
         Self::bind(VecDeque::new(), Some(Box::new(handler))).await
     }
 
-    async fn bind(script: VecDeque<Reply>, handler: Option<Box<Handler>>) -> io::Result<Self> {
+    async fn bind(script: VecDeque<HttpReply>, handler: Option<Box<Handler>>) -> io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let address = listener.local_addr()?;
         let state = Mutex::new(State { script, ..State::default() });
@@ -225,7 +227,7 @@ impl SseServer {
     }
 
     /// Adds a reply to the end of the script.
-    pub fn push(&self, reply: Reply) {
+    pub fn push(&self, reply: HttpReply) {
         self.shared.change(|state| state.script.push_back(reply));
     }
 
@@ -237,7 +239,7 @@ impl SseServer {
 
     /// How far the replies to those requests came.
     #[must_use]
-    pub fn replies(&self) -> Vec<ReplyState> {
+    pub fn replies(&self) -> Vec<HttpReplyState> {
         self.shared.state().replies.clone()
     }
 
@@ -270,8 +272,8 @@ impl SseServer {
     /// while the reply waits or stalls, and at a write that fails.
     ///
     /// Has no time limit of its own. Cancelling it loses nothing.
-    pub async fn wait_for_reply(&self, index: usize) -> ReplyState {
-        let ended = |state: &State| state.replies.get(index).copied().filter(|reply| *reply != ReplyState::Sending);
+    pub async fn wait_for_reply(&self, index: usize) -> HttpReplyState {
+        let ended = |state: &State| state.replies.get(index).copied().filter(|reply| *reply != HttpReplyState::Sending);
         self.shared.wait_until(ended).await
     }
 

@@ -1,19 +1,31 @@
 //! The crate's own decoders, one per protocol.
 
 use bytes::Bytes;
+use zidane::provider::RawResponse;
+use zidane::provider::openai_chat::{ChatProfile, OpenAiChat};
 
 use super::corpus::{Exchange, Protocol};
-use super::got::Got;
+use super::got::{self, Got};
 
 pub fn is_built(protocol: Protocol) -> bool {
     match protocol {
-        Protocol::Anthropic | Protocol::Chat => true,
-        Protocol::Left => false,
+        Protocol::Chat => true,
+        Protocol::Anthropic | Protocol::Left => false,
     }
 }
 
 /// Decodes a body given in these reads.
 pub fn decode(protocol: Protocol, vendor: &str, exchange: &Exchange, pieces: Vec<Bytes>) -> Got {
-    let _ = (protocol, vendor, exchange, pieces);
-    Got::default()
+    let model = exchange.model();
+    let response = RawResponse::recorded(exchange.status, exchange.headers.clone(), pieces);
+    got::collect(|| match protocol {
+        Protocol::Chat => chat(vendor).decode(&model, response),
+        Protocol::Anthropic | Protocol::Left => unreachable!("not built"),
+    })
+}
+
+/// The provider as a host would set it up for a vendor; one without a profile of its own gets the plain one.
+fn chat(vendor: &str) -> OpenAiChat {
+    let profile = ChatProfile::by_vendor(vendor).unwrap_or_else(|| ChatProfile::custom("http://127.0.0.1:9/v1"));
+    OpenAiChat::builder().profile(profile).base_url("http://127.0.0.1:9/v1").api_key("test").build().unwrap()
 }

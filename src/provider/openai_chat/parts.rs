@@ -201,7 +201,10 @@ impl<'p> Accepts<'p> {
         if inline {
             return PartsOrText::Parts(parts);
         }
-        let texts: Vec<_> = parts.into_iter().filter_map(|part| if let Part::Text { text } = part { Some(text) } else { None }).collect();
+        let texts: Vec<_> = parts
+            .into_iter()
+            .filter_map(|part| if let Part::Text { text } = part { Some(text) } else { None })
+            .collect();
         match <[Cow<'a, str>; 1]>::try_from(texts) {
             Ok([text]) => PartsOrText::Text(text),
             Err(texts) if texts.is_empty() => placeholder(result),
@@ -216,6 +219,7 @@ impl<'p> Accepts<'p> {
             ToolResultContent::Audio(_) => Err(("audio", "this wire takes none in tool results")),
             ToolResultContent::Video(_) => Err(("video", "this wire takes none in tool results")),
             ToolResultContent::Resource(resource) => self.resource(resource).map_err(|why| ("resource", why)),
+            ToolResultContent::Unknown(_) => Err(("attachment", "this version does not know its kind")),
         }
     }
 

@@ -3,8 +3,8 @@ use std::sync::Arc;
 
 use bytes::buf::Writer;
 use bytes::{BufMut as _, Bytes, BytesMut};
-use serde::ser::{SerializeMap as _, Serializer};
 use serde::Serialize;
+use serde::ser::{SerializeMap as _, Serializer};
 use serde_json::{Map, Value, json};
 
 use super::ids::tool_name;
@@ -45,7 +45,10 @@ pub(super) fn body(profile: &ChatProfile, wire: &str, request: &ModelRequest) ->
     };
     let (bytes, stable) = append(profile, request, out, from)?;
     debug_assert!(
-        from == 0 || begin(profile, head).and_then(|out| append(profile, request, out, 0)).is_ok_and(|(fresh, _)| fresh == bytes),
+        from == 0
+            || begin(profile, head)
+                .and_then(|out| append(profile, request, out, 0))
+                .is_ok_and(|(fresh, _)| fresh == bytes),
         "the kept body differs from a fresh one"
     );
     let kept = bytes.slice(..stable.bytes);

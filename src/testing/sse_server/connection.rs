@@ -5,8 +5,8 @@ use bytes::{Buf as _, Bytes, BytesMut};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-use super::reply::{Framing, Reply, ReplyEnd, Step};
-use super::{ReceivedRequest, ReplyState, Shared};
+use super::reply::{HttpEnd, HttpFraming, HttpReply, Step};
+use super::{HttpReplyState, ReceivedRequest, Shared};
 
 const MAX_HEAD: usize = 64 * 1024;
 const MAX_BODY: usize = 64 * 1024 * 1024;
@@ -22,9 +22,9 @@ pub(super) async fn serve(mut stream: TcpStream, number: usize, shared: Arc<Shar
             return;
         };
         let result = write_reply(&mut stream, &mut buffer, &reply).await;
-        shared.settle(index, if result.is_ok() { ReplyState::Sent } else { ReplyState::ClientLeft });
-        if result.is_err() || reply.closes() || reply.end != ReplyEnd::Complete {
-            if reply.end == ReplyEnd::Reset {
+        shared.settle(index, if result.is_ok() { HttpReplyState::Sent } else { HttpReplyState::ClientLeft });
+        if result.is_err() || reply.closes() || reply.end != HttpEnd::Complete {
+            if reply.end == HttpEnd::Reset {
                 reset(&stream);
             } else {
                 let _ = stream.shutdown().await;
@@ -134,29 +134,29 @@ async fn read_line(stream: &mut TcpStream, buffer: &mut BytesMut) -> io::Result<
 }
 
 /// An error means that the client left before the reply's end.
-async fn write_reply(stream: &mut TcpStream, buffer: &mut BytesMut, reply: &Reply) -> io::Result<()> {
+async fn write_reply(stream: &mut TcpStream, buffer: &mut BytesMut, reply: &HttpReply) -> io::Result<()> {
     for step in &reply.before_head {
-        run_step(stream, buffer, step, Framing::CloseDelimited).await?;
+        run_step(stream, buffer, step, HttpFraming::CloseDelimited).await?;
     }
     stream.write_all(reply.head().as_bytes()).await?;
     for step in &reply.body {
         run_step(stream, buffer, step, reply.framing).await?;
     }
     match reply.end {
-        ReplyEnd::Complete | ReplyEnd::Close if reply.framing == Framing::Chunked => {
+        HttpEnd::Complete | HttpEnd::Close if reply.framing == HttpFraming::Chunked => {
             stream.write_all(b"0\r\n\r\n").await?;
         }
-        ReplyEnd::Stall => client_left(stream, buffer).await?,
+        HttpEnd::Stall => client_left(stream, buffer).await?,
         _ => {}
     }
     stream.flush().await
 }
 
-async fn run_step(stream: &mut TcpStream, buffer: &mut BytesMut, step: &Step, framing: Framing) -> io::Result<()> {
+async fn run_step(stream: &mut TcpStream, buffer: &mut BytesMut, step: &Step, framing: HttpFraming) -> io::Result<()> {
     match step {
         // An empty HTTP chunk would end the body.
         Step::Send(bytes) if bytes.is_empty() => Ok(()),
-        Step::Send(bytes) if framing == Framing::Chunked => {
+        Step::Send(bytes) if framing == HttpFraming::Chunked => {
             let mut chunk = BytesMut::with_capacity(bytes.len().saturating_add(20));
             chunk.extend_from_slice(format!("{:x}\r\n", bytes.len()).as_bytes());
             chunk.extend_from_slice(bytes);

@@ -6,7 +6,7 @@ use tokio::sync::watch;
 /// How the end of a body is told to the client.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Framing {
+pub enum HttpFraming {
     /// `transfer-encoding: chunked`, one HTTP chunk per body chunk.
     #[default]
     Chunked,
@@ -19,7 +19,7 @@ pub enum Framing {
 /// What happens after the last body chunk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum ReplyEnd {
+pub enum HttpEnd {
     /// The body is complete and the connection stays open for the next request (closed if the framing asks for it).
     #[default]
     Complete,
@@ -78,16 +78,16 @@ pub(super) enum Step {
 /// [`Gate`] or a delay between them.
 #[derive(Clone, Debug)]
 #[must_use]
-pub struct Reply {
+pub struct HttpReply {
     pub(super) status: u16,
     pub(super) headers: Vec<(String, String)>,
     pub(super) before_head: Vec<Step>,
     pub(super) body: Vec<Step>,
-    pub(super) framing: Framing,
-    pub(super) end: ReplyEnd,
+    pub(super) framing: HttpFraming,
+    pub(super) end: HttpEnd,
 }
 
-impl Reply {
+impl HttpReply {
     /// A response with a status and no body.
     pub const fn new(status: u16) -> Self {
         Self {
@@ -95,8 +95,8 @@ impl Reply {
             headers: Vec::new(),
             before_head: Vec::new(),
             body: Vec::new(),
-            framing: Framing::Chunked,
-            end: ReplyEnd::Complete,
+            framing: HttpFraming::Chunked,
+            end: HttpEnd::Complete,
         }
     }
 
@@ -107,7 +107,7 @@ impl Reply {
 
     /// A response of type `application/json` with its length.
     pub fn json(status: u16, body: impl Into<Bytes>) -> Self {
-        Self::new(status).header("content-type", "application/json").chunk(body).framing(Framing::ContentLength)
+        Self::new(status).header("content-type", "application/json").chunk(body).framing(HttpFraming::ContentLength)
     }
 
     /// Adds a header. Those that frame the body are the server's own: `content-length`, `transfer-encoding` and
@@ -158,13 +158,13 @@ impl Reply {
     }
 
     /// How the body's end is told. Default: chunked.
-    pub const fn framing(mut self, framing: Framing) -> Self {
+    pub const fn framing(mut self, framing: HttpFraming) -> Self {
         self.framing = framing;
         self
     }
 
-    /// What happens after the body. Default: [`ReplyEnd::Complete`].
-    pub const fn end(mut self, end: ReplyEnd) -> Self {
+    /// What happens after the body. Default: [`HttpEnd::Complete`].
+    pub const fn end(mut self, end: HttpEnd) -> Self {
         self.end = end;
         self
     }
@@ -181,13 +181,13 @@ impl Reply {
             let _ = write!(head, "{}: {}\r\n", one_line(name), one_line(value));
         }
         match self.framing {
-            Framing::Chunked => head.push_str("transfer-encoding: chunked\r\n"),
-            Framing::ContentLength => {
+            HttpFraming::Chunked => head.push_str("transfer-encoding: chunked\r\n"),
+            HttpFraming::ContentLength => {
                 let length: usize = self.body.iter().map(Step::len).sum();
-                let announced = if self.end == ReplyEnd::Cut { length.saturating_add(1) } else { length };
+                let announced = if self.end == HttpEnd::Cut { length.saturating_add(1) } else { length };
                 let _ = write!(head, "content-length: {announced}\r\n");
             }
-            Framing::CloseDelimited => {}
+            HttpFraming::CloseDelimited => {}
         }
         if self.closes() {
             head.push_str("connection: close\r\n");
@@ -197,7 +197,7 @@ impl Reply {
     }
 
     pub(super) const fn closes(&self) -> bool {
-        matches!(self.framing, Framing::CloseDelimited) || matches!(self.end, ReplyEnd::Close)
+        matches!(self.framing, HttpFraming::CloseDelimited) || matches!(self.end, HttpEnd::Close)
     }
 }
 

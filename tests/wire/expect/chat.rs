@@ -119,7 +119,7 @@ impl Message {
         }
         self.refusal.push_str(text(&message["refusal"]));
         content.push_str(text(&message["refusal"]));
-        if !thinking.is_empty() {
+        if !thinking.is_empty() || !details.is_empty() {
             self.note(Kind::Thinking);
             self.thinking.push_str(&thinking);
         }
@@ -198,7 +198,10 @@ impl Message {
             Value::Null => {}
             whole => call.arguments = whole.to_string(),
         }
-        call.arguments.push_str(text(&function["input"]));
+        if is_custom {
+            // The input is text and no JSON; as JSON it is a string.
+            call.arguments = function["input"].to_string();
+        }
         if let Some(signature) = fragment["extra_content"]["google"]["thought_signature"].as_str() {
             call.signature = Some(signature.to_owned());
         }
@@ -230,9 +233,6 @@ impl Message {
             })
             .collect();
         let signature = (!self.details.is_empty()).then(|| Value::Array(self.details.clone()).to_string());
-        if signature.is_some() && !self.order.contains(&Kind::Thinking) {
-            self.order.insert(0, Kind::Thinking);
-        }
         let mut blocks = Vec::new();
         for kind in &self.order {
             match kind {
@@ -272,14 +272,21 @@ fn class(raw: &str) -> Class {
 }
 
 fn usage(vendor: &str, all: &Value) -> Usage {
-    let get = |value: &Value| count(value);
     let details = &all["prompt_tokens_details"];
-    let prompt = get(&all["prompt_tokens"]).unwrap_or(0);
-    let completion = get(&all["completion_tokens"]).unwrap_or(0);
-    let total = get(&all["total_tokens"]).unwrap_or(0);
-    let reasoning =
-        get(&all["completion_tokens_details"]["reasoning_tokens"]).or_else(|| get(&all["reasoning_tokens"]));
-    let reasoning = reasoning.unwrap_or(0);
+    let prompt = count(&all["prompt_tokens"]).unwrap_or(0);
+    let completion = count(&all["completion_tokens"]).unwrap_or(0);
+    let total = count(&all["total_tokens"]).unwrap_or(0);
+    let told = [&all["completion_tokens_details"]["reasoning_tokens"], &all["reasoning_tokens"]];
+    let told = told.iter().find_map(|value| count(value)).unwrap_or(0);
+    let (output, reasoning) = match vendor {
+        // These count reasoning outside of the completion, and Google tells it only by the total.
+        "xai" => (completion + told, told),
+        "google" => {
+            let output = completion.max(total.saturating_sub(prompt));
+            (output, output - completion)
+        }
+        _ => (completion, told.min(completion)),
+    };
     let cache_read = [
         &all["prompt_cache_hit_tokens"],
         &details["cached_tokens"],
@@ -287,23 +294,20 @@ fn usage(vendor: &str, all: &Value) -> Usage {
         &all["num_cached_tokens"],
         &all["cache_read_input_tokens"],
     ];
-    let cache_read = cache_read.iter().filter_map(|value| get(value)).max().unwrap_or(0);
+    let cache_read = cache_read.iter().filter_map(|value| count(value)).max().unwrap_or(0);
+    // Grok on Azure reports more cached tokens than tokens.
+    let cache_read = cache_read.min(prompt);
     let cache_write = [&details["cache_write_tokens"], &all["cache_creation_input_tokens"]];
-    let cache_write = cache_write.iter().filter_map(|value| get(value)).max().unwrap_or(0);
-    let output = match vendor {
-        // These count reasoning outside of the completion.
-        "xai" => completion + reasoning,
-        "google" => completion.max(total.saturating_sub(prompt)),
-        _ => completion,
-    };
+    let cache_write = cache_write.iter().filter_map(|value| count(value)).max().unwrap_or(0);
     let cost = &all["cost"];
+    let ticks = all["cost_in_usd_ticks"].as_f64().map(|ticks| ticks / 1e10);
     Usage {
         input: prompt.saturating_sub(cache_read).saturating_sub(cache_write),
         output,
         cache_read,
         cache_write,
         cache_write_1h: 0,
-        reasoning: reasoning.min(output),
-        cost_usd: cost.as_f64().or_else(|| cost["total_cost"].as_f64()),
+        reasoning,
+        cost_usd: cost.as_f64().or_else(|| cost["total_cost"].as_f64()).or(ticks),
     }
 }

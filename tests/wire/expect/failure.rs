@@ -27,7 +27,8 @@ pub fn of_body(exchange: &Exchange, status: Option<u16>, body: &Value) -> Failur
         // The model wrote a call that the host would not take: nothing is wrong with the request, and a second try
         // may well work. Both views are defensible.
         _ if code.contains("tool_use_failed") => None,
-        _ => Some(kinds.first().is_some_and(|kind| kind.is_retryable())),
+        _ if kinds.iter().any(|kind| kind.is_retryable() != kinds[0].is_retryable()) => None,
+        _ => Some(kinds[0].is_retryable()),
     };
     Failure {
         kinds,
@@ -50,6 +51,10 @@ fn kinds(status: Option<u16>, code: &str, words: &str) -> Vec<Kind> {
     if words.contains("content violates usage guidelines") {
         // A refused prompt that comes as 403: the status says "auth", the sense says "invalid".
         return vec![Kind::Invalid, Kind::Auth];
+    }
+    if words.contains("increasing context size or reducing parallel") {
+        // The local server's cache is full: by this conversation or by others, it does not say.
+        return vec![Kind::Server, Kind::ContextOverflow];
     }
     if code.contains("overloaded") {
         return vec![Kind::Overloaded];
