@@ -1,6 +1,6 @@
-use super::ids::WireNames;
 use super::json_scan::JsonScan;
 use crate::provider::StreamEvent;
+use crate::provider::names::NameTable;
 use crate::provider::wire::Events;
 use crate::types::SignatureProducer;
 
@@ -55,7 +55,11 @@ pub(super) enum BadCall {
 
 impl Calls {
     /// Takes a piece. Gives the block if all it did was to add argument text to an announced call.
-    pub(super) fn take(&mut self, piece: &CallPiece<'_>, sink: &mut CallSink<'_>) -> Result<Option<u32>, BadCall> {
+    pub(super) fn take(
+        &mut self,
+        piece: &CallPiece<'_>,
+        sink: &mut CallSink<'_>,
+    ) -> Result<Option<u32>, BadCall> {
         let position = match self.find(piece) {
             Some(position) => position,
             None => self.open(piece, sink),
@@ -108,8 +112,7 @@ impl Calls {
     }
 
     fn find(&self, piece: &CallPiece<'_>) -> Option<usize> {
-        let at =
-            |position: usize| self.calls.get(position).filter(|call| !call.is_followed_by(piece)).map(|_| position);
+        let at = |position: usize| self.calls.get(position).filter(|call| !call.is_followed_by(piece)).map(|_| position);
         if piece.index.is_some() {
             let position = self.calls.iter().rposition(|call| call.index == piece.index)?;
             let call = self.calls.get(position)?;
@@ -163,7 +166,7 @@ impl Calls {
         let Some(call) = self.calls.get_mut(position) else { return };
         let block = sink.next_block();
         call.block = Some(block);
-        let name = sink.names.restore(&call.name).to_owned();
+        let name = sink.names.original(&call.name).to_owned();
         sink.out.push_back(StreamEvent::ToolCallStart { block, id, name });
         if !call.held.is_empty() {
             sink.out.push_back(StreamEvent::ToolCallDelta { block, delta: std::mem::take(&mut call.held) });
@@ -237,7 +240,7 @@ impl Call {
 pub(super) struct CallSink<'a> {
     pub(super) out: &'a mut Events,
     pub(super) blocks: &'a mut u32,
-    pub(super) names: &'a WireNames,
+    pub(super) names: &'a NameTable,
     pub(super) producer: &'a SignatureProducer,
 }
 

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use super::ids::{call_id, tool_name};
 use super::parts::{Accepts, Part, PartsOrText};
 use super::profile::{ChatProfile, ReasoningEcho, ReasoningField};
+use crate::provider::names::NameRule;
 use crate::provider::outgoing::outgoing;
 use crate::provider::{HistoryTurn, ProviderError, ProviderErrorKind, RequestHead};
 use crate::types::{Role, SessionContentBlock, Signature, ThinkingBlock, ToolCallBlock};
@@ -152,7 +152,7 @@ impl<'r> Messages<'r> {
         for result in blocks.iter().filter_map(|block| block.as_tool_result()) {
             let content = self.accepts.result(result, attached);
             let shown = self.profile.name_in_tool_results.then(|| self.name(&result.name));
-            let tool_call_id = call_id(self.profile.call_ids, &result.call_id);
+            let tool_call_id = self.profile.call_ids.wire_id(&result.call_id);
             self.message(out, first, &ToolMessage { role: "tool", tool_call_id, name: shown, content })?;
         }
         let mut parts = Vec::new();
@@ -265,7 +265,7 @@ impl<'r> Messages<'r> {
         'r: 'a,
     {
         Call {
-            id: call_id(self.profile.call_ids, &call.id),
+            id: self.profile.call_ids.wire_id(&call.id),
             r#type: "function",
             function: Function { name: self.name(&call.name), arguments: arguments(&call.arguments) },
             extra_content: self.state(call.signature.as_ref(), '{'),
@@ -276,7 +276,7 @@ impl<'r> Messages<'r> {
     where
         'r: 'a,
     {
-        tool_name(self.head.names.display(canonical))
+        NameRule::PORTABLE.wire_name(self.head.names.display(canonical))
     }
 
     /// This vendor's own state, if it is JSON that begins as it should.

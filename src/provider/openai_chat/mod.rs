@@ -21,7 +21,6 @@ mod details;
 mod error;
 mod fast;
 mod finish;
-mod ids;
 mod json_scan;
 mod lenient;
 mod messages;
@@ -46,11 +45,11 @@ pub use profile::{
 };
 pub use thinking::{Effort, ThinkingRule, ThinkingSwitch};
 
-use self::ids::WireNames;
 use self::parts::Accepts;
 use self::profile::DocumentStyle as Documents;
 use self::stream::ChatDecoder;
 use super::http::{Http, RawResponse};
+use super::names::{NameRule, NameTable};
 use super::{Capabilities, ModelRequest, Provider, ProviderError, ProviderStream, RequestContext, wire};
 use crate::types::SessionContentBlock;
 
@@ -105,11 +104,11 @@ impl OpenAiChat {
     /// None yet; errors of the response come through the stream.
     pub fn decode(&self, model: &str, response: RawResponse) -> Result<ProviderStream, ProviderError> {
         let _ = model;
-        let decoder = self.decoder(WireNames::default(), &response);
+        let decoder = self.decoder(NameTable::default(), &response);
         Ok(wire::decode(&self.http.origin, self.http.options.max_event_bytes, response, decoder))
     }
 
-    fn decoder(&self, names: WireNames, response: &RawResponse) -> ChatDecoder {
+    fn decoder(&self, names: NameTable, response: &RawResponse) -> ChatDecoder {
         ChatDecoder::new(Arc::clone(&self.profile), names, response.header("retry-after").is_some())
     }
 }
@@ -142,7 +141,7 @@ impl Provider for OpenAiChat {
     async fn stream(&self, request: Arc<ModelRequest>, cx: &RequestContext) -> Result<ProviderStream, ProviderError> {
         let body = request::body(&self.profile, &self.wire, &request)?;
         let response = self.http.post(&self.url, &self.headers, body, cx).await?;
-        let decoder = self.decoder(WireNames::new(&request.head), &response);
+        let decoder = self.decoder(NameTable::new(&request.head, NameRule::PORTABLE), &response);
         wire::open(&self.http.origin, self.http.options.max_event_bytes, response, decoder).await
     }
 

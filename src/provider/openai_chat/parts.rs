@@ -1,10 +1,10 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use base64::Engine as _;
 use serde::{Serialize, Serializer};
 
 use super::profile::{ChatProfile, DocumentStyle};
+use crate::provider::media::{decode_text, document_text, is_text_type, media_type, sniff};
 use crate::provider::{ProviderError, ProviderErrorKind};
 use crate::types::{
     Document, Media, MediaSource, Resource, ResourceContent, SessionContentBlock, ToolResultBlock, ToolResultBody,
@@ -36,7 +36,7 @@ pub(super) struct File<'a> {
 #[derive(Debug)]
 pub(super) enum Url<'a> {
     Plain(&'a str),
-    Data { media_type: Cow<'a, str>, base64: &'a str },
+    Data { media_type: &'a str, base64: &'a str },
 }
 
 impl fmt::Display for Url<'_> {
@@ -125,7 +125,7 @@ impl<'p> Accepts<'p> {
         }
         let url = match &media.source {
             MediaSource::Data(base64) => {
-                let media_type = media_type(media, base64).unwrap_or("image/png".into());
+                let media_type = media_type(media).unwrap_or("image/png");
                 if !media_type.starts_with("image/") {
                     return Err("its bytes are no image");
                 }
@@ -142,20 +142,16 @@ impl<'p> Accepts<'p> {
     fn document<'a>(&self, document: &'a Document) -> Result<Part<'a>, &'static str> {
         let name = document.name.as_deref();
         match &document.media.source {
-            MediaSource::Text(text) => Ok(attachment(name, document.media.media_type.as_deref(), text)),
-            MediaSource::Data(base64) => {
-                let media_type = media_type(&document.media, base64).unwrap_or("application/octet-stream".into());
-                if &*media_type == "application/pdf" {
-                    self.pdf(name, base64)
-                } else if is_text(&media_type) {
-                    let text = decode_text(base64).ok_or("its bytes are not UTF-8 text")?;
-                    Ok(attachment(name, Some(&*media_type), &text))
-                } else if media_type.starts_with("image/") {
-                    self.image(&document.media)
-                } else {
-                    Err("only PDF and text documents can be sent on this wire")
-                }
-            }
+            MediaSource::Data(base64) => match media_type(&document.media) {
+                Some("application/pdf") => self.pdf(name, base64),
+                Some(media_type) if media_type.starts_with("image/") => self.image(&document.media),
+                Some(media_type) if is_text_type(media_type) => match document_text(document) {
+                    Some(text) => Ok(Part::Text { text: text.into() }),
+                    None => Err("its bytes are not UTF-8 text"),
+                },
+                _ => Err("only PDF and text documents can be sent on this wire"),
+            },
+            MediaSource::Text(_) => Ok(Part::Text { text: document_text(document).unwrap_or_default().into() }),
             MediaSource::Url(url) if self.profile.documents == DocumentStyle::DocumentUrl => {
                 Ok(Part::DocumentUrl { document_url: Url::Plain(url), document_name: name })
             }
@@ -165,7 +161,7 @@ impl<'p> Accepts<'p> {
     }
 
     fn pdf<'a>(&self, name: Option<&'a str>, base64: &'a str) -> Result<Part<'a>, &'static str> {
-        let url = Url::Data { media_type: "application/pdf".into(), base64 };
+        let url = Url::Data { media_type: "application/pdf", base64 };
         match self.profile.documents {
             DocumentStyle::Unsupported => Err("this vendor takes no PDF documents"),
             DocumentStyle::File => {
@@ -201,10 +197,7 @@ impl<'p> Accepts<'p> {
         if inline {
             return PartsOrText::Parts(parts);
         }
-        let texts: Vec<_> = parts
-            .into_iter()
-            .filter_map(|part| if let Part::Text { text } = part { Some(text) } else { None })
-            .collect();
+        let texts: Vec<_> = parts.into_iter().filter_map(|part| if let Part::Text { text } = part { Some(text) } else { None }).collect();
         match <[Cow<'a, str>; 1]>::try_from(texts) {
             Ok([text]) => PartsOrText::Text(text),
             Err(texts) if texts.is_empty() => placeholder(result),
@@ -219,7 +212,6 @@ impl<'p> Accepts<'p> {
             ToolResultContent::Audio(_) => Err(("audio", "this wire takes none in tool results")),
             ToolResultContent::Video(_) => Err(("video", "this wire takes none in tool results")),
             ToolResultContent::Resource(resource) => self.resource(resource).map_err(|why| ("resource", why)),
-            ToolResultContent::Unknown(_) => Err(("attachment", "this version does not know its kind")),
         }
     }
 
@@ -232,13 +224,12 @@ impl<'p> Accepts<'p> {
             }
             ResourceContent::Ref(_) => Err("its stored bytes were not loaded"),
             ResourceContent::Blob(base64) => {
-                let declared = resource.media_type.as_deref().map(Cow::Borrowed);
-                let media_type = sniff(base64).map(Cow::Borrowed).or(declared).unwrap_or_default();
-                if &*media_type == "application/pdf" {
+                let media_type = sniff(base64).or(resource.media_type.as_deref()).unwrap_or_default();
+                if media_type == "application/pdf" {
                     self.pdf(uri, base64)
                 } else if media_type.starts_with("image/") && self.images {
                     Ok(Part::ImageUrl { image_url: ImageUrl { url: Url::Data { media_type, base64 } } })
-                } else if is_text(&media_type) {
+                } else if is_text_type(media_type) {
                     decode_text(base64).map(|text| Part::Text { text: text.into() }).ok_or("it is not UTF-8 text")
                 } else {
                     Err("this model does not take its type")
@@ -259,28 +250,4 @@ fn placeholder<'a>(result: &ToolResultBlock) -> PartsOrText<'a> {
     } else {
         PartsOrText::Text("(no output)".into())
     }
-}
-
-fn attachment<'a>(name: Option<&str>, media_type: Option<&str>, text: &str) -> Part<'a> {
-    let name = name.filter(|name| !name.trim().is_empty()).unwrap_or("document");
-    let media_type = media_type.unwrap_or("text/plain");
-    Part::Text { text: format!("[Attachment: {name} ({media_type})]\n{text}").into() }
-}
-
-fn is_text(media_type: &str) -> bool {
-    media_type.starts_with("text/")
-        || ["application/json", "application/xml", "application/yaml", "application/toml"].contains(&media_type)
-}
-
-fn decode_text(base64: &str) -> Option<String> {
-    let bytes = base64::engine::general_purpose::STANDARD.decode(base64).ok()?;
-    String::from_utf8(bytes).ok()
-}
-
-fn sniff(_base64: &str) -> Option<&'static str> {
-    None
-}
-
-fn media_type<'a>(media: &'a Media, base64: &str) -> Option<Cow<'a, str>> {
-    sniff(base64).map(Cow::Borrowed).or_else(|| media.media_type.as_deref().map(Cow::Borrowed))
 }

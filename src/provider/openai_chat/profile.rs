@@ -1,6 +1,7 @@
 use std::borrow::Cow;
 
 use super::thinking::ThinkingRule;
+use crate::provider::names;
 use crate::types::TurnFinishReason;
 
 /// What one vendor of the Chat Completions wire expects and gives. Data only: every vendor runs through the same code.
@@ -185,6 +186,17 @@ pub enum CallIds {
     Nine,
 }
 
+impl CallIds {
+    /// The id as the vendor accepts it. One that it accepts stays as it is.
+    pub(super) fn wire_id(self, id: &str) -> Cow<'_, str> {
+        match self {
+            Self::Nine => names::call_id_nine(id),
+            Self::MaxLength(max) if id.chars().count() > max => names::call_id(id, max),
+            Self::MaxLength(_) | Self::Free => Cow::Borrowed(id),
+        }
+    }
+}
+
 /// Whether `tool_choice` is understood.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -243,6 +255,15 @@ pub(super) fn matches(pattern: &str, model: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ids_that_a_vendor_accepts_stay() {
+        assert_eq!(CallIds::Free.wire_id("functions.get:0"), "functions.get:0");
+        assert_eq!(CallIds::MaxLength(40).wire_id("functions.get:0"), "functions.get:0");
+        assert!(CallIds::MaxLength(40).wire_id(&"x".repeat(41)).len() <= 40);
+        assert_eq!(CallIds::Nine.wire_id("aB3dE6gH9"), "aB3dE6gH9");
+        assert_eq!(CallIds::Nine.wire_id("call_1").len(), 9);
+    }
 
     #[test]
     fn a_pattern_is_a_beginning_or_a_part() {

@@ -3,14 +3,14 @@ use std::sync::Arc;
 
 use bytes::buf::Writer;
 use bytes::{BufMut as _, Bytes, BytesMut};
-use serde::Serialize;
 use serde::ser::{SerializeMap as _, Serializer};
+use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use super::ids::tool_name;
 use super::messages::{Messages, Sink, Stable};
 use super::profile::{ChatProfile, SystemRole, ToolChoiceSupport};
 use super::thinking;
+use crate::provider::names::NameRule;
 use crate::provider::{ModelRequest, ProviderError, ProviderErrorKind, RequestHead, ToolChoice, ToolDefinition};
 
 type Buffer = Writer<BytesMut>;
@@ -45,10 +45,7 @@ pub(super) fn body(profile: &ChatProfile, wire: &str, request: &ModelRequest) ->
     };
     let (bytes, stable) = append(profile, request, out, from)?;
     debug_assert!(
-        from == 0
-            || begin(profile, head)
-                .and_then(|out| append(profile, request, out, 0))
-                .is_ok_and(|(fresh, _)| fresh == bytes),
+        from == 0 || begin(profile, head).and_then(|out| append(profile, request, out, 0)).is_ok_and(|(fresh, _)| fresh == bytes),
         "the kept body differs from a fresh one"
     );
     let kept = bytes.slice(..stable.bytes);
@@ -182,7 +179,7 @@ fn write_tools(profile: &ChatProfile, head: &RequestHead, fields: &mut Fields<'_
             ToolChoice::Required => fields.field("tool_choice", "required")?,
             ToolChoice::None => fields.field("tool_choice", "none")?,
             ToolChoice::Tool(name) => {
-                let name = tool_name(head.names.display(name));
+                let name = NameRule::PORTABLE.wire_name(head.names.display(name));
                 fields.field("tool_choice", &json!({"type": "function", "function": {"name": name}}))?;
             }
         }
@@ -202,7 +199,7 @@ impl Serialize for Tools<'_> {
         serializer.collect_seq(self.head.tools.iter().map(|tool| Tool {
             r#type: "function",
             function: FunctionDefinition {
-                name: tool_name(names.display(&tool.name)),
+                name: NameRule::PORTABLE.wire_name(names.display(&tool.name)),
                 description: &tool.description,
                 parameters: Parameters(tool),
                 strict: tool.strict && strict_taken,

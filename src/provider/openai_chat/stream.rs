@@ -8,11 +8,11 @@ use super::calls::{BadCall, CallPiece, CallSink, Calls};
 use super::chunk::{Choice, Chunk, Content, Delta, Function, Part};
 use super::details::{Details, piece_text};
 use super::fast::{DeltaKind, Shape};
-use super::ids::WireNames;
 use super::profile::ChatProfile;
 use super::usage::Usage;
 use super::{error, finish};
 use crate::provider::http::excerpt;
+use crate::provider::names::NameTable;
 use crate::provider::wire::{Decoder, Events, json_error, repair};
 use crate::provider::{ProviderError, ProviderErrorKind, StreamEvent, UsageSnapshot};
 use crate::types::{SignatureProducer, TurnFinishReason};
@@ -23,7 +23,7 @@ use crate::types::{SignatureProducer, TurnFinishReason};
 /// `[DONE]`. Usage and errors may still come after the finish reason, so reading goes on until then.
 pub(super) struct ChatDecoder {
     profile: Arc<ChatProfile>,
-    names: WireNames,
+    names: NameTable,
     producer: SignatureProducer,
     started: bool,
     finished: bool,
@@ -54,7 +54,7 @@ enum Open {
 }
 
 impl ChatDecoder {
-    pub(super) fn new(profile: Arc<ChatProfile>, names: WireNames, may_retry: bool) -> Self {
+    pub(super) fn new(profile: Arc<ChatProfile>, names: NameTable, may_retry: bool) -> Self {
         Self {
             producer: SignatureProducer::new(profile.id.clone()),
             profile,
@@ -220,7 +220,12 @@ impl ChatDecoder {
     }
 
     /// The first name that holds text wins: gateways repeat it under several.
-    fn reasoning<'c>(&mut self, delta: &'c Delta<'_>, whole: bool, out: &mut Events) -> Option<(&'c str, DeltaKind)> {
+    fn reasoning<'c>(
+        &mut self,
+        delta: &'c Delta<'_>,
+        whole: bool,
+        out: &mut Events,
+    ) -> Option<(&'c str, DeltaKind)> {
         let names = [&delta.reasoning_content.0, &delta.reasoning.0, &delta.reasoning_text.0];
         let text = names.into_iter().find(|text| !text.is_empty());
         let mut learned = None;
@@ -298,13 +303,15 @@ impl ChatDecoder {
 
     fn call(&mut self, piece: &CallPiece<'_>, out: &mut Events) -> Result<Option<u32>, ProviderError> {
         self.open = Open::None;
-        let mut sink = CallSink { out, blocks: &mut self.blocks, names: &self.names, producer: &self.producer };
+        let mut sink =
+            CallSink { out, blocks: &mut self.blocks, names: &self.names, producer: &self.producer };
         let taken = self.calls.take(piece, &mut sink);
         taken.map_err(|bad| self.bad_call(bad))
     }
 
     fn end_calls(&mut self, cut: bool, out: &mut Events) -> Result<(), ProviderError> {
-        let mut sink = CallSink { out, blocks: &mut self.blocks, names: &self.names, producer: &self.producer };
+        let mut sink =
+            CallSink { out, blocks: &mut self.blocks, names: &self.names, producer: &self.producer };
         let ended = self.calls.finish(cut, &mut sink);
         ended.map_err(|bad| self.bad_call(bad))
     }
@@ -358,6 +365,7 @@ impl ChatDecoder {
     fn failed(&self, kind: ProviderErrorKind, message: &str) -> ProviderError {
         ProviderError::new(kind, &*self.profile.id, message)
     }
+
 }
 
 impl Decoder for ChatDecoder {

@@ -94,7 +94,8 @@ impl Usage {
             report.prompt_cache_hit_tokens,
             report.cache_read_input_tokens,
         ];
-        let written = [prompt.cache_write_tokens, prompt_alias.cache_write_tokens, report.cache_creation_input_tokens];
+        let written =
+            [prompt.cache_write_tokens, prompt_alias.cache_write_tokens, report.cache_creation_input_tokens];
         replace(&mut self.prompt, report.prompt_tokens.0);
         replace(&mut self.completion, report.completion_tokens.0);
         replace(&mut self.total, report.total_tokens.0);
@@ -215,8 +216,7 @@ mod tests {
         let inside = r#"{"prompt_tokens":10,"completion_tokens":25,"total_tokens":35,
             "completion_tokens_details":{"reasoning_tokens":20}}"#;
         assert_eq!(tokens(UsageStyle::ReasoningBeside, inside), buckets(10, 0, 0, 25, Some(20)));
-        let no_total =
-            r#"{"prompt_tokens":10,"completion_tokens":5,"completion_tokens_details":{"reasoning_tokens":20}}"#;
+        let no_total = r#"{"prompt_tokens":10,"completion_tokens":5,"completion_tokens_details":{"reasoning_tokens":20}}"#;
         assert_eq!(tokens(UsageStyle::ReasoningBeside, no_total), buckets(10, 0, 0, 25, Some(20)));
         assert_eq!(tokens(UsageStyle::Inclusive, no_total), buckets(10, 0, 0, 5, Some(5)));
         let hidden = r#"{"prompt_tokens":10,"completion_tokens":5,"total_tokens":40}"#;
