@@ -1,7 +1,10 @@
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 /// What kind of failure a provider had.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ProviderErrorKind {
     /// The credential was missing or refused (401, 403, and what vendors send instead).
@@ -75,7 +78,8 @@ impl std::fmt::Display for ProviderErrorKind {
 }
 
 /// A failed request, with what a host needs to decide and never a secret.
-#[derive(Clone, Debug, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 #[error("{provider}: {kind}{}: {message}", self.status_text())]
 pub struct ProviderError {

@@ -19,6 +19,7 @@ pub mod openai_chat;
 #[allow(dead_code, reason = "used by the wires")]
 mod outgoing;
 mod request;
+mod retry;
 #[allow(dead_code, reason = "used by the wires")]
 mod secret;
 pub mod sse;
@@ -43,6 +44,7 @@ pub use request::{
     ModelRequest, ReaderAway, RequestContext, RequestHead, ThinkingLevel, ToolChoice, ToolDefinition, ToolNames,
     WireObserver, WireRequest, WireResponse,
 };
+pub use retry::RetryPolicy;
 pub use secret::Secret;
 
 use crate::types::{SessionContentBlock, SessionTurn};
@@ -81,6 +83,29 @@ pub trait Provider: Send + Sync {
     fn check(&self, model: &str, content: &[SessionContentBlock]) -> Result<(), ProviderError> {
         let _ = (model, content);
         Ok(())
+    }
+}
+
+#[async_trait]
+impl<P: Provider + ?Sized> Provider for Arc<P> {
+    fn id(&self) -> &str {
+        (**self).id()
+    }
+
+    fn capabilities(&self, model: &str) -> Capabilities {
+        (**self).capabilities(model)
+    }
+
+    async fn stream(&self, request: Arc<ModelRequest>, cx: &RequestContext) -> Result<ProviderStream, ProviderError> {
+        (**self).stream(request, cx).await
+    }
+
+    fn resume(&self, turn: &SessionTurn) -> Resume {
+        (**self).resume(turn)
+    }
+
+    fn check(&self, model: &str, content: &[SessionContentBlock]) -> Result<(), ProviderError> {
+        (**self).check(model, content)
     }
 }
 

@@ -1,8 +1,12 @@
 //! What tests of an agent need, without a network, a key or a real clock. Always compiled, so that users have it too.
 
+mod recorder;
+mod scripted;
 mod sse_server;
 mod virtual_clock;
 
+pub use recorder::EventRecorder;
+pub use scripted::{Reply, ScriptedProvider, ScriptedRequest};
 pub use sse_server::{Gate, HttpEnd, HttpFraming, HttpReply, HttpReplyState, ReceivedRequest, SseServer};
 pub use virtual_clock::VirtualClock;
 

@@ -1,10 +1,13 @@
 use std::collections::HashMap;
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 use super::{Role, SessionContentBlock, SessionTurn};
 
 /// A rule of [`validate_transcript`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum TranscriptRule {
     /// Every call is answered in the turn that follows it, or its turn lists it as deferred.
@@ -50,7 +53,7 @@ impl fmt::Display for TranscriptRule {
 }
 
 /// Where a transcript breaks the pairing invariant.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("turn {turn}{}: {rule}", .call_id.as_ref().map(|id| format!(", call `{id}`")).unwrap_or_default())]
 #[non_exhaustive]
 pub struct TranscriptError {

@@ -163,6 +163,11 @@ proptest! {
         broken.recompute();
         prop_assert_eq!(broken, stats);
     }
+}
+
+proptest! {
+    // Quadratic in the size of the tree.
+    #![proptest_config(ProptestConfig::with_cases(32))]
 
     #[test]
     fn clones_are_equal_and_any_change_is_seen(steps in generate::steps()) {

@@ -1,0 +1,274 @@
+use std::sync::Arc;
+
+use tokio::sync::mpsc;
+use uuid::Uuid;
+
+use super::commit_step::{CommitJob, Staged};
+use super::event::AgentEvent;
+use super::gate_step::{GateJob, GateOut, Gated, NOT_STARTED};
+use super::outcome::{Denial, RunErrorKind};
+use super::plan::{PlannedCall, plan, segments};
+use super::tool_step::{ToolJob, ToolOut, result_block};
+use super::turn_loop::{TurnLoop, step_error};
+use crate::hooks::{
+    BudgetEntry, ToolAfter, ToolAfterCx, ToolBefore, ToolBeforeCx, ToolBudgetExceeded, ToolBudgetExceededCx,
+    ToolCallInfo, ToolError, ToolErrorCx, ToolStateCommitFailed, ToolStateCommitFailedCx, ToolSummary, ToolUpdate,
+    ToolUpdateCx,
+};
+use crate::provider::HistoryTurn;
+use crate::tool::ToolProgress;
+use crate::types::{
+    Role, SessionContentBlock, Timestamp, ToolResultBlock, ToolStatus, TurnFinishReason, TurnOrigin,
+    tool_output_budget_byte_length,
+};
+
+const CUT: &str = "This call was not executed: the answer that made it was cut by the output limit. It had no effect.";
+
+/// How many progress reports may wait for the loop.
+const PROGRESS_ROOM: usize = 32;
+
+/// What the calls of a turn came to.
+#[derive(Default)]
+pub(super) struct BatchOut {
+    pub(super) summaries: Vec<ToolSummary>,
+    /// Every call failed for good.
+    pub(super) all_failed: bool,
+}
+
+impl TurnLoop {
+    /// Answers every call of a turn: by running it where the turn is whole, by saying why not otherwise.
+    pub(super) async fn answer_calls(
+        &mut self,
+        turn: &Arc<HistoryTurn>,
+        turn_id: Uuid,
+        visible: Option<&[String]>,
+        cut: bool,
+        finish: Option<TurnFinishReason>,
+    ) -> Result<BatchOut, RunErrorKind> {
+        let calls = plan(turn, &self.cx.agent.tools, visible);
+        if calls.is_empty() {
+            return Ok(BatchOut::default());
+        }
+        let refusal = match finish {
+            _ if cut => Some(NOT_STARTED),
+            Some(TurnFinishReason::Stop | TurnFinishReason::ToolCalls | TurnFinishReason::Pause) => None,
+            Some(TurnFinishReason::Length) => Some(CUT),
+            _ => Some(NOT_STARTED),
+        };
+        let (results, at) = match refusal {
+            Some(text) => {
+                let results = calls
+                    .iter()
+                    .map(|call| Arc::new(result_block(&call.info, None, ToolStatus::NotStarted, text.into())))
+                    .collect();
+                (results, turn.created_at)
+            }
+            None => self.run_calls(calls).await?,
+        };
+        Ok(self.settle(turn_id, results, at).await)
+    }
+
+    /// Runs the calls, segment by segment. Results in call order.
+    async fn run_calls(
+        &mut self,
+        calls: Vec<PlannedCall>,
+    ) -> Result<(Vec<Arc<ToolResultBlock>>, Timestamp), RunErrorKind> {
+        let cx = Arc::clone(&self.cx);
+        let mut results = Vec::with_capacity(calls.len());
+        let mut recorded = None;
+        let (sender, mut progress) = mpsc::channel(PROGRESS_ROOM);
+        for (number, calls) in segments(calls, cx.agent.options.tool_execution).into_iter().enumerate() {
+            let calls = Arc::new(calls);
+            let gate = GateJob { cx: Arc::clone(&cx), number: self.number, segment: number, calls: Arc::clone(&calls) };
+            let GateOut { calls: gated, aborted } = self.step(gate).await?.out;
+            self.aborted |= aborted;
+            self.announce(&calls, &gated).await;
+            let jobs = calls
+                .iter()
+                .zip(gated)
+                .map(|(call, gated)| ToolJob {
+                    cx: Arc::clone(&cx),
+                    number: self.number,
+                    info: Arc::clone(&call.info),
+                    entry: call.ready.as_ref().ok().map(|ready| Arc::clone(&ready.entry)),
+                    gated,
+                    state: cx.agent.tool_state.view(),
+                    progress: sender.clone(),
+                })
+                .collect();
+            let mut outs: Vec<Option<(Arc<ToolResultBlock>, Vec<_>)>> = calls.iter().map(|_| None).collect();
+            let mut batch = self.seam.batch(jobs, cx.agent.options.max_parallel_tools);
+            loop {
+                tokio::select! {
+                    biased;
+                    Some(update) = progress.recv() => self.progress(&calls, update).await,
+                    settled = batch.next() => {
+                        let Some((index, done)) = settled else { break };
+                        let done = done.map_err(step_error)?;
+                        while let Ok(update) = progress.try_recv() {
+                            self.progress(&calls, update).await;
+                        }
+                        recorded = done.at.max(recorded);
+                        let (Some(slot), Some(call)) = (outs.get_mut(index), calls.get(index)) else { continue };
+                        *slot = Some(self.settled(&call.info, done.out).await);
+                    }
+                }
+            }
+            drop(batch);
+            let mut staged = Vec::new();
+            for (call, out) in calls.iter().zip(outs) {
+                let Some((result, ops)) = out else {
+                    return Err(RunErrorKind::Step(format!("call `{}` was never settled", call.info.call_id())));
+                };
+                if !ops.is_empty() {
+                    staged.push(Staged { call_id: (**call.info.call_id()).to_owned(), ops });
+                }
+                results.push(result);
+            }
+            self.commit(number, staged).await?;
+        }
+        Ok((results, cx.time(recorded).await))
+    }
+
+    /// Tells that the calls which passed the gate are about to run.
+    async fn announce(&self, calls: &[PlannedCall], gated: &[Gated]) {
+        let cx = &self.cx;
+        for (call, gated) in calls.iter().zip(gated) {
+            let Gated::Run(input) = gated else { continue };
+            if cx.firing.has::<ToolBefore>() {
+                cx.firing.observe::<ToolBefore>(&mut ToolBeforeCx::new(&cx.firing.base, &call.info, input)).await;
+            }
+            cx.emit(|| AgentEvent::ToolStart {
+                call_id: (**call.info.call_id()).to_owned(),
+                name: (**call.info.name()).to_owned(),
+            })
+            .await;
+        }
+    }
+
+    async fn progress(&self, calls: &[PlannedCall], update: ToolProgress) {
+        let cx = &self.cx;
+        let Some(call) = calls.iter().find(|call| *call.info.call_id() == update.call_id) else { return };
+        if cx.firing.has::<ToolUpdate>() {
+            let mut hook_cx = ToolUpdateCx::new(&cx.firing.base, &call.info, &update.update);
+            cx.firing.observe::<ToolUpdate>(&mut hook_cx).await;
+        }
+        cx.emit(|| AgentEvent::ToolUpdate { call_id: (*update.call_id).to_owned(), update: update.update }).await;
+    }
+
+    /// A result is final: it is kept first, then told.
+    async fn settled(
+        &mut self,
+        info: &ToolCallInfo,
+        out: ToolOut,
+    ) -> (Arc<ToolResultBlock>, Vec<crate::tool_state::ToolStateOp>) {
+        let cx = Arc::clone(&self.cx);
+        let result = Arc::new(out.result);
+        cx.agent.session.push_result(Arc::clone(&result));
+        self.aborted |= out.aborted;
+        if result.status == ToolStatus::Blocked {
+            let reason = crate::types::tool_result_to_text(&result.output).into_owned();
+            self.denials.push(Denial { call_id: result.call_id.clone(), name: result.name.clone(), reason });
+        }
+        if let Some(error) = &out.error
+            && cx.firing.has::<ToolError>()
+        {
+            let mut hook_cx = ToolErrorCx::new(&cx.firing.base, info, result.status, error, out.panicked);
+            cx.firing.observe::<ToolError>(&mut hook_cx).await;
+        }
+        if cx.firing.has::<ToolAfter>() {
+            let mut hook_cx = ToolAfterCx::new(&cx.firing.base, info, &result, out.duration);
+            cx.firing.observe::<ToolAfter>(&mut hook_cx).await;
+        }
+        cx.emit(|| AgentEvent::ToolEnd { result: Arc::clone(&result) }).await;
+        (result, out.ops)
+    }
+
+    async fn commit(&self, segment: usize, staged: Vec<Staged>) -> Result<(), RunErrorKind> {
+        if staged.is_empty() {
+            return Ok(());
+        }
+        let cx = &self.cx;
+        let job = CommitJob { cx: Arc::clone(cx), number: self.number, segment, staged: staged.clone() };
+        let done = self.step(job).await?;
+        for (staged, failed) in staged.into_iter().zip(done.out) {
+            match failed {
+                // The body did not run here, so the snapshot has not seen it.
+                None if done.replayed => cx.agent.tool_state.replay(&staged.ops),
+                None => {}
+                Some(error) if cx.firing.has::<ToolStateCommitFailed>() => {
+                    let mut hook_cx =
+                        ToolStateCommitFailedCx::new(&cx.firing.base, &staged.call_id, &staged.ops, &error);
+                    cx.firing.observe::<ToolStateCommitFailed>(&mut hook_cx).await;
+                }
+                Some(error) => {
+                    eprintln!("zidane: tool state of call `{}` was not stored: {error}", staged.call_id);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Stores the results turn, and the nudge when there is too much to read.
+    async fn settle(&mut self, turn_id: Uuid, results: Vec<Arc<ToolResultBlock>>, at: Timestamp) -> BatchOut {
+        let over = self.over_budget(&results).await;
+        let all_failed = results.iter().all(|result| {
+            matches!(
+                result.status,
+                ToolStatus::Error | ToolStatus::Invalid | ToolStatus::UnknownTool | ToolStatus::Blocked
+            )
+        });
+        let summaries = results
+            .iter()
+            .map(|result| ToolSummary {
+                call_id: result.call_id.clone(),
+                name: result.name.clone(),
+                status: result.status,
+                outcome: result.outcome,
+            })
+            .collect();
+        // The session's own handles go first, so that the results are moved and not copied.
+        drop(self.cx.agent.session.take_results());
+        let content = results
+            .into_iter()
+            .map(|result| {
+                let result = Arc::try_unwrap(result).unwrap_or_else(|shared| ToolResultBlock::clone(&shared));
+                SessionContentBlock::ToolResult(result)
+            })
+            .collect();
+        let id = Uuid::new_v5(&turn_id, b"results");
+        self.push(self.turn(id, Role::User, TurnOrigin::Results, content, at));
+        if let Some(text) = over {
+            let id = Uuid::new_v5(&turn_id, b"budget");
+            self.push(self.turn(id, Role::User, TurnOrigin::Budget, vec![SessionContentBlock::text(text)], at));
+        }
+        BatchOut { summaries, all_failed }
+    }
+
+    /// The nudge, when the results are larger than the budget.
+    async fn over_budget(&self, results: &[Arc<ToolResultBlock>]) -> Option<String> {
+        let budget = self.cx.agent.options.tool_output_budget?;
+        let tools: Vec<_> = results
+            .iter()
+            .map(|result| BudgetEntry {
+                call_id: result.call_id.clone(),
+                name: result.name.clone(),
+                bytes: tool_output_budget_byte_length(&result.output),
+            })
+            .collect();
+        let total = tools.iter().fold(0usize, |sum, tool| sum.saturating_add(tool.bytes));
+        if total <= budget {
+            return None;
+        }
+        let firing = &self.cx.firing;
+        if firing.has::<ToolBudgetExceeded>() {
+            let mut hook_cx = ToolBudgetExceededCx::new(&firing.base, budget, total, &tools);
+            firing.observe::<ToolBudgetExceeded>(&mut hook_cx).await;
+        }
+        Some(format!(
+            "The tool results above come to {total} bytes, {} over the budget of {budget} bytes per turn. \
+             Ask for less at a time: narrow the query, or read a part.",
+            total - budget
+        ))
+    }
+}

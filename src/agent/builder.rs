@@ -1,0 +1,309 @@
+use std::collections::HashMap;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::Agent;
+use super::inner::AgentInner;
+use super::options::{AgentOptions, LoadFailure, SteerMode, ToolExecution};
+use crate::clock::{Clock, SystemClock};
+use crate::control::AgentHandle;
+use crate::durable::DurableRuntime;
+use crate::hooks::Hooks;
+use crate::provider::{History, Provider, RequestHead, RetryPolicy, ThinkingLevel, ToolChoice};
+use crate::session::Session;
+use crate::tool::{Extensions, Tool, ToolSet, ToolSetError};
+use crate::tool_state::{ToolStateController, ToolStateStore};
+use crate::types::SessionTurn;
+
+/// Why an agent cannot be built.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BuildError {
+    /// No provider was given.
+    #[error("an agent needs a provider: `.provider(..)`")]
+    NoProvider,
+    /// No model was given, or a blank one.
+    #[error("an agent needs a model: `.model(..)`")]
+    NoModel,
+    /// The tools do not fit together.
+    #[error(transparent)]
+    Tools(#[from] ToolSetError),
+}
+
+/// Builds agents. Cloning is cheap; agents built from clones share compiled tools and clients, and nothing else.
+#[derive(Clone)]
+#[must_use]
+pub struct AgentBuilder {
+    provider: Option<Arc<dyn Provider>>,
+    head: RequestHead,
+    tools: Vec<Arc<dyn Tool>>,
+    aliases: HashMap<String, String>,
+    compiled: Arc<OnceLock<Result<Arc<ToolSet>, ToolSetError>>>,
+    options: AgentOptions,
+    session_id: Option<String>,
+    history: Vec<SessionTurn>,
+    state_store: Option<Arc<dyn ToolStateStore>>,
+    extensions: Extensions,
+    clock: Arc<dyn Clock>,
+    durable: Option<Arc<dyn DurableRuntime>>,
+}
+
+impl AgentBuilder {
+    pub(super) fn new() -> Self {
+        let mut head = RequestHead::default();
+        head.cache = true;
+        Self {
+            provider: None,
+            head,
+            tools: Vec::new(),
+            aliases: HashMap::new(),
+            compiled: Arc::default(),
+            options: AgentOptions::default(),
+            session_id: None,
+            history: Vec::new(),
+            state_store: None,
+            extensions: Extensions::new(),
+            clock: Arc::new(SystemClock),
+            durable: None,
+        }
+    }
+
+    /// The model provider. Required.
+    pub fn provider(mut self, provider: impl Provider + 'static) -> Self {
+        self.provider = Some(Arc::new(provider));
+        self
+    }
+
+    /// The model's id. Required.
+    pub fn model(mut self, model: impl Into<String>) -> Self {
+        self.head.model = model.into();
+        self
+    }
+
+    /// The system text. Default none.
+    pub fn system(mut self, system: impl Into<Arc<str>>) -> Self {
+        self.head.system = Some(system.into());
+        self
+    }
+
+    /// Adds a tool.
+    pub fn tool(self, tool: impl Tool + 'static) -> Self {
+        self.shared_tool(Arc::new(tool))
+    }
+
+    /// Adds a tool that is shared already.
+    pub fn shared_tool(mut self, tool: Arc<dyn Tool>) -> Self {
+        self.tools.push(tool);
+        self.compiled = Arc::default();
+        self
+    }
+
+    /// Shows tools to the model under other names: `canonical → alias`. The session, hooks and policies only ever hold
+    /// the canonical name, so that an alias may change at any time.
+    pub fn tool_aliases<C: Into<String>, A: Into<String>>(mut self, aliases: impl IntoIterator<Item = (C, A)>) -> Self {
+        self.aliases.extend(aliases.into_iter().map(|(canonical, alias)| (canonical.into(), alias.into())));
+        self.compiled = Arc::default();
+        self
+    }
+
+    /// How hard the model thinks. Default: nothing is sent.
+    pub fn thinking(mut self, level: ThinkingLevel) -> Self {
+        self.head.thinking = Some(level);
+        self
+    }
+
+    /// Output limit per turn, in tokens. Default: the provider's, or the wire's where one must be sent.
+    pub fn max_tokens(mut self, tokens: u32) -> Self {
+        self.head.max_tokens = Some(tokens);
+        self
+    }
+
+    /// Sampling temperature. Default: nothing is sent; several models of 2026 refuse any.
+    pub fn temperature(mut self, temperature: f32) -> Self {
+        self.head.temperature = Some(temperature);
+        self
+    }
+
+    /// Texts at which the model stops. Default none.
+    pub fn stop_sequences<S: Into<String>>(mut self, sequences: impl IntoIterator<Item = S>) -> Self {
+        self.head.stop_sequences = sequences.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Whether and which tool the model must call. Default: it decides.
+    pub fn tool_choice(mut self, choice: ToolChoice) -> Self {
+        self.head.tool_choice = choice;
+        self
+    }
+
+    /// Marks stable parts of requests for the provider's prompt cache, where it needs marks. Default true.
+    pub fn prompt_cache(mut self, cache: bool) -> Self {
+        self.head.cache = cache;
+        self
+    }
+
+    /// A field merged into every request body as it is; it wins over what the wire would send.
+    pub fn request_field(mut self, name: impl Into<String>, value: impl Into<Value>) -> Self {
+        self.head.extra.insert(name.into(), value.into());
+        self
+    }
+
+    /// Model turns a run may make; `None` for no cap. Default 50.
+    pub fn max_turns(mut self, turns: impl Into<Option<u32>>) -> Self {
+        self.options.max_turns = turns.into();
+        self
+    }
+
+    /// When steering messages are delivered. Default: after all calls of the turn.
+    pub fn steer_mode(mut self, mode: SteerMode) -> Self {
+        self.options.steer_mode = mode;
+        self
+    }
+
+    /// Which calls of a turn may run at the same time. Default: as each tool declares.
+    pub fn tool_execution(mut self, execution: ToolExecution) -> Self {
+        self.options.tool_execution = execution;
+        self
+    }
+
+    /// How many calls may run at the same time. Default 64; 0 counts as 1.
+    pub fn max_parallel_tools(mut self, calls: usize) -> Self {
+        self.options.max_parallel_tools = calls.max(1);
+        self
+    }
+
+    /// How long a tool, or an async hook, may go on after it was told to stop. Default 100 ms; a tool may set its own.
+    pub fn cancel_grace(mut self, grace: Duration) -> Self {
+        self.options.cancel_grace = grace;
+        self
+    }
+
+    /// Batches of calls in a row that may bring nothing but failures before the run ends. Default 5.
+    pub fn max_consecutive_failures(mut self, batches: u32) -> Self {
+        self.options.max_consecutive_failures = batches;
+        self
+    }
+
+    /// Continues once per run when an answer was cut by the output limit. Default false: the run ends with
+    /// `StopCause::Length`.
+    pub fn continue_after_length(mut self, once: bool) -> Self {
+        self.options.continue_after_length = once;
+        self
+    }
+
+    /// Asks once more when the model says nothing right after tool results. Default true.
+    pub fn continue_after_empty(mut self, once: bool) -> Self {
+        self.options.continue_after_empty = once;
+        self
+    }
+
+    /// Reading size, in bytes per turn, of tool results over which the model is told to ask for less. Nothing is ever
+    /// cut. Default: no budget.
+    pub fn tool_output_budget(mut self, bytes: usize) -> Self {
+        self.options.tool_output_budget = Some(bytes);
+        self
+    }
+
+    /// When and how failed requests are made again. Default: three retries before the first output.
+    pub fn retry(mut self, policy: RetryPolicy) -> Self {
+        self.options.retry = policy;
+        self
+    }
+
+    /// The session's id. Default: a random one.
+    pub fn session_id(mut self, id: impl Into<String>) -> Self {
+        self.session_id = Some(id.into());
+        self
+    }
+
+    /// The conversation to go on from. Calls without results are settled when the first run starts.
+    pub fn history(mut self, turns: impl IntoIterator<Item = SessionTurn>) -> Self {
+        self.history = turns.into_iter().collect();
+        self
+    }
+
+    /// The durable backing of the tool state. Default: none, the state lives as long as the agent.
+    pub fn tool_state(mut self, store: impl ToolStateStore + 'static) -> Self {
+        self.state_store = Some(Arc::new(store));
+        self
+    }
+
+    /// What a run does when the tool state cannot be loaded. Default: it fails.
+    pub fn on_state_load_failure(mut self, failure: LoadFailure) -> Self {
+        self.options.load_failure = failure;
+        self
+    }
+
+    /// Something of the host's that tools find by its type: `cx.get::<Db>()`.
+    pub fn extension<T: Send + Sync + 'static>(mut self, value: T) -> Self {
+        self.extensions.insert(value);
+        self
+    }
+
+    /// How many messages each queue holds. Default 1024.
+    pub fn queue_limit(mut self, messages: usize) -> Self {
+        self.options.queue_limit = messages;
+        self
+    }
+
+    /// Where times and ids come from that land in the session. Default: the system's. A run's own clock wins.
+    pub fn clock(mut self, clock: impl Clock + 'static) -> Self {
+        self.clock = Arc::new(clock);
+        self
+    }
+
+    /// Records runs in a durable engine. Default: none.
+    pub fn durable(mut self, runtime: Arc<dyn DurableRuntime>) -> Self {
+        self.durable = Some(runtime);
+        self
+    }
+
+    /// Builds an agent.
+    ///
+    /// # Errors
+    /// [`BuildError`] when provider or model are missing, or the tools do not fit together.
+    pub fn build(&self) -> Result<Agent, BuildError> {
+        let provider = self.provider.clone().ok_or(BuildError::NoProvider)?;
+        if self.head.model.trim().is_empty() {
+            return Err(BuildError::NoModel);
+        }
+        let tools = self
+            .compiled
+            .get_or_init(|| ToolSet::new(self.tools.clone(), self.aliases.clone()).map(Arc::new))
+            .clone()?;
+        let mut head = self.head.clone();
+        head.tools = Arc::clone(tools.definitions());
+        head.names = Arc::clone(tools.names());
+        let session_id = self.session_id.clone().unwrap_or_else(|| self.clock.random_uuid().to_string());
+        let tool_state = match &self.state_store {
+            Some(store) => ToolStateController::with_store(session_id.as_str(), Arc::clone(store)),
+            None => ToolStateController::new(session_id.as_str()),
+        };
+        let history: History = self.history.iter().cloned().collect();
+        Ok(Agent::new(AgentInner {
+            provider,
+            head: Arc::new(head),
+            tools,
+            options: self.options.clone(),
+            hooks: Hooks::default(),
+            handle: AgentHandle::new(self.options.queue_limit),
+            session: Session::new(session_id, history),
+            tool_state,
+            extensions: Arc::new(self.extensions.clone()),
+            clock: Arc::clone(&self.clock),
+            durable: self.durable.clone(),
+        }))
+    }
+}
+
+impl std::fmt::Debug for AgentBuilder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("AgentBuilder")
+            .field("provider", &self.provider.as_ref().map(|provider| provider.id().to_owned()))
+            .field("model", &self.head.model)
+            .field("tools", &self.tools.len())
+            .finish_non_exhaustive()
+    }
+}

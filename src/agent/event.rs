@@ -1,0 +1,76 @@
+use std::sync::Arc;
+
+use super::{RunError, RunOutcome};
+use crate::control::MessageId;
+use crate::tool::ToolUpdate;
+use crate::types::{ToolResultBlock, TurnUsage};
+
+/// What a streamed run tells, as it happens.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum AgentEvent {
+    /// A model request is about to be made.
+    TurnStart {
+        /// The turn's number in the run, from 1.
+        number: u32,
+    },
+    /// The model said something.
+    Text {
+        /// What is new.
+        delta: String,
+    },
+    /// The model reasoned.
+    Thinking {
+        /// What is new.
+        delta: String,
+    },
+    /// The model calls a tool; its arguments are still to come.
+    ToolCall {
+        /// The call; empty when the wire gave no id yet.
+        call_id: String,
+        /// The name as the model wrote it.
+        name: String,
+    },
+    /// What was streamed of this turn is void.
+    Reset,
+    /// A request failed and is made again.
+    Retry {
+        /// The attempt that failed, from 1.
+        attempt: u32,
+        /// Why.
+        error: crate::provider::ProviderError,
+    },
+    /// A tool is about to run.
+    ToolStart {
+        /// The call.
+        call_id: String,
+        /// The canonical name.
+        name: String,
+    },
+    /// A running tool reported progress.
+    ToolUpdate {
+        /// The call.
+        call_id: String,
+        /// What it reported.
+        update: ToolUpdate,
+    },
+    /// The result of a call is final.
+    ToolEnd {
+        /// The result as it is stored.
+        result: Arc<ToolResultBlock>,
+    },
+    /// A steering message became a turn.
+    Steered {
+        /// The message.
+        id: MessageId,
+    },
+    /// A turn has settled.
+    TurnEnd {
+        /// The turn's number in the run, from 1.
+        number: u32,
+        /// What it used.
+        usage: Box<TurnUsage>,
+    },
+    /// The run has ended. The last event of every stream.
+    Done(Result<Box<RunOutcome>, RunError>),
+}

@@ -1,0 +1,125 @@
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::context::RunCx;
+use super::options::SteerMode;
+use super::plan::{PlannedCall, ReadyCall, Refusal};
+use super::seam::Job;
+use crate::control::QueueKind;
+use crate::durable::{StepCx, StepError, StepKind};
+use crate::hooks::{ToolCallInfo, ToolGate, ToolGateCx, Verdict};
+use crate::types::{ToolResultBody, ToolStatus};
+
+/// Gates the calls of a segment, in call order.
+pub(super) struct GateJob {
+    pub(super) cx: Arc<RunCx>,
+    pub(super) number: u32,
+    pub(super) segment: usize,
+    pub(super) calls: Arc<Vec<PlannedCall>>,
+}
+
+/// What became of a call at the gate.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum Gated {
+    /// It runs, with this input.
+    Run(Value),
+    /// It does not run; the model reads this.
+    Refused { status: ToolStatus, text: String, input: Option<Value> },
+    /// A gate answered it.
+    Substituted { input: Value, output: ToolResultBody, is_error: bool, structured: Option<Value> },
+}
+
+/// What became of the segment's calls.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct GateOut {
+    pub(super) calls: Vec<Gated>,
+    pub(super) aborted: bool,
+}
+
+impl Job for GateJob {
+    type Out = GateOut;
+    const KIND: StepKind = StepKind::Gate;
+
+    fn name(&self) -> String {
+        format!("t{}/gate/{}", self.number, self.segment)
+    }
+
+    async fn run(self, _: StepCx) -> Result<GateOut, StepError> {
+        let skip = self.segment > 0
+            && self.cx.agent.options.steer_mode == SteerMode::SkipUnstarted
+            && self.cx.agent.handle.has_queued(QueueKind::Steering);
+        let mut calls = Vec::with_capacity(self.calls.len());
+        for call in self.calls.iter() {
+            calls.push(if self.cx.abort.is_cancelled() {
+                refused(Refusal { status: ToolStatus::NotStarted, text: NOT_STARTED.to_owned() }, None)
+            } else if skip {
+                refused(Refusal { status: ToolStatus::Skipped, text: SKIPPED.to_owned() }, None)
+            } else {
+                match &call.ready {
+                    Err(refusal) => refused(refusal.clone(), None),
+                    Ok(ready) => gate(&self.cx, &call.info, ready).await,
+                }
+            });
+        }
+        Ok(GateOut { calls, aborted: self.cx.abort.is_cancelled() })
+    }
+}
+
+pub(super) const NOT_STARTED: &str = "This call was not started: the run was stopped. It had no effect.";
+const SKIPPED: &str = "This call was skipped: a new message from the user came first. It had no effect.";
+
+fn refused(refusal: Refusal, input: Option<Value>) -> Gated {
+    Gated::Refused { status: refusal.status, text: refusal.text, input }
+}
+
+async fn gate(cx: &RunCx, info: &ToolCallInfo, ready: &ReadyCall) -> Gated {
+    let mut input = ready.input.clone();
+    if !cx.firing.has::<ToolGate>() {
+        return Gated::Run(input);
+    }
+    let mut verdict = Verdict::Run;
+    match pass(cx, info, &mut input, &mut verdict).await {
+        Ok(false) => {}
+        Ok(true) if matches!(verdict, Verdict::Block(_)) => {}
+        Ok(true) => {
+            // What a gate made of the input is not what the gates before it allowed.
+            if let Err(invalid) = ready.entry.check(&input) {
+                let refusal = Refusal { status: ToolStatus::Invalid, text: invalid.to_string() };
+                return refused(refusal, Some(input));
+            }
+            match pass(cx, info, &mut input, &mut verdict).await {
+                Ok(false) => {}
+                Ok(true) => {
+                    verdict = Verdict::Block("This call was blocked: its gates do not agree on its input.".to_owned());
+                }
+                Err(text) => verdict = Verdict::Block(text),
+            }
+        }
+        Err(text) => verdict = Verdict::Block(text),
+    }
+    match verdict {
+        Verdict::Run => Gated::Run(input),
+        Verdict::Block(reason) => refused(Refusal { status: ToolStatus::Blocked, text: reason }, Some(input)),
+        Verdict::Substitute(output) => {
+            Gated::Substituted { input, output: output.body, is_error: output.is_error, structured: output.structured }
+        }
+    }
+}
+
+/// One pass over all gates. True when one rewrote the input; an error blocks.
+async fn pass(cx: &RunCx, info: &ToolCallInfo, input: &mut Value, verdict: &mut Verdict) -> Result<bool, String> {
+    let mut rewritten = false;
+    let fired = {
+        let mut hook_cx = ToolGateCx::new(&cx.firing.base, info, input, verdict, &mut rewritten);
+        cx.firing.fire_until::<ToolGate>(&mut hook_cx, |hook_cx| hook_cx.is_blocked()).await
+    };
+    match fired {
+        Ok(()) => Ok(rewritten),
+        Err(failure) => {
+            cx.firing.report(&failure).await;
+            Err(format!("This call was blocked: its gate failed ({}).", failure.cause))
+        }
+    }
+}

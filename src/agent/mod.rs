@@ -1,0 +1,147 @@
+//! Floor 4: the agent and its turn loop.
+//!
+//! In comes a prompt, out come a [`RunOutcome`] or a [`RunError`], and on the way [`AgentEvent`]s, hooks and a
+//! session that is valid at every instant. The loop asks the model, answers every call, and asks again; everything
+//! that must not be done twice is a named step behind one seam (`seam.rs`).
+
+mod assemble;
+mod batch;
+mod builder;
+mod commit_step;
+mod context;
+mod event;
+mod gate_step;
+mod inner;
+mod input_step;
+mod model_step;
+mod options;
+mod outcome;
+mod plan;
+mod run;
+mod seam;
+mod sink;
+mod start_step;
+mod tool_step;
+mod turn_loop;
+
+use std::sync::Arc;
+
+pub use builder::{AgentBuilder, BuildError};
+pub use event::AgentEvent;
+pub use options::{LoadFailure, SteerMode, ToolExecution};
+pub use outcome::{Denial, RunError, RunErrorKind, RunOutcome, StopCause};
+pub use run::Run;
+pub use sink::AgentStream;
+
+use inner::AgentInner;
+
+use crate::control::{AgentHandle, MessageId, QueueFull};
+use crate::hooks::Hooks;
+use crate::provider::History;
+use crate::tool_state::ToolState;
+use crate::types::Prompt;
+
+/// An agent: a model, tools, hooks, and one conversation that its runs continue. A cheap clone.
+#[derive(Clone)]
+pub struct Agent {
+    inner: Arc<AgentInner>,
+}
+
+impl Agent {
+    /// Starts to build one.
+    pub fn builder() -> AgentBuilder {
+        AgentBuilder::new()
+    }
+
+    fn new(inner: AgentInner) -> Self {
+        Self { inner: Arc::new(inner) }
+    }
+
+    /// A run of the agent on a prompt. Nothing happens until it is polled; then it goes to the end by itself, or, as
+    /// [`Run::stream`], event by event.
+    ///
+    /// Dropping it is like a crash: bodies under way are cancelled, no further hook fires, and the agent stays usable;
+    /// the next run settles what was left open. [`abort`](Self::abort) is the orderly way.
+    #[must_use = "a run does nothing until it is polled"]
+    pub fn run(&self, prompt: impl Into<Prompt>) -> Run {
+        Run::new(Arc::clone(&self.inner), prompt.into())
+    }
+
+    /// The hook bus.
+    #[must_use]
+    pub fn hooks(&self) -> &Hooks {
+        &self.inner.hooks
+    }
+
+    /// A handle for other tasks.
+    #[must_use]
+    pub fn handle(&self) -> &AgentHandle {
+        &self.inner.handle
+    }
+
+    /// See [`AgentHandle::steer`].
+    ///
+    /// # Errors
+    /// [`QueueFull`].
+    pub fn steer(&self, message: impl Into<Prompt>) -> Result<MessageId, QueueFull> {
+        self.inner.handle.steer(message)
+    }
+
+    /// See [`AgentHandle::follow_up`].
+    ///
+    /// # Errors
+    /// [`QueueFull`].
+    pub fn follow_up(&self, message: impl Into<Prompt>) -> Result<MessageId, QueueFull> {
+        self.inner.handle.follow_up(message)
+    }
+
+    /// See [`AgentHandle::abort`].
+    pub fn abort(&self) {
+        self.inner.handle.abort();
+    }
+
+    /// See [`AgentHandle::drain`].
+    pub fn drain(&self) {
+        self.inner.handle.drain();
+    }
+
+    /// See [`AgentHandle::is_running`].
+    #[must_use]
+    pub fn is_running(&self) -> bool {
+        self.inner.handle.is_running()
+    }
+
+    /// See [`AgentHandle::wait_for_idle`].
+    pub async fn wait_for_idle(&self) {
+        self.inner.handle.wait_for_idle().await;
+    }
+
+    /// What the tools have committed so far; reads are live.
+    #[must_use]
+    pub fn tool_state(&self) -> ToolState {
+        self.inner.tool_state.window()
+    }
+
+    /// The conversation so far. Shares the turns.
+    #[must_use]
+    pub fn history(&self) -> History {
+        self.inner.session.history()
+    }
+
+    /// The session's id.
+    #[must_use]
+    pub fn session_id(&self) -> &str {
+        self.inner.session.id()
+    }
+}
+
+impl std::fmt::Debug for Agent {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Agent")
+            .field("provider", &self.inner.provider.id())
+            .field("model", &self.inner.head.model)
+            .field("session", &self.inner.session.id())
+            .field("running", &self.is_running())
+            .finish_non_exhaustive()
+    }
+}

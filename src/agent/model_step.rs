@@ -1,0 +1,413 @@
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use super::assemble::{Assembler, Changed};
+use super::context::RunCx;
+use super::event::AgentEvent;
+use super::seam::Job;
+use crate::durable::{StepCx, StepError, StepKind};
+use crate::hooks::{
+    AttemptFailed, AttemptFailedCx, AttemptStart, AttemptStartCx, ContextTransform, ContextTransformCx,
+    ProviderRequest, ProviderRequestCx, ProviderResponse, ProviderResponseCx, StreamEnd, StreamEndCx, StreamReset,
+    StreamResetCx, StreamText, StreamTextCx, StreamThinking, StreamThinkingCx, TurnBefore, TurnBeforeCx,
+};
+use crate::provider::{
+    BodyCache, History, ModelRequest, Provider, ProviderError, ProviderErrorKind, RequestContext, RequestHead, Resume,
+    StreamEvent, UsageSnapshot, WireObserver, WireRequest, WireResponse,
+};
+use crate::types::{
+    NanoUsd, Role, SessionContentBlock, TokenUsage, TranscriptError, TurnFinishReason, validate_transcript,
+};
+
+/// Asks the model, retries included.
+pub(super) struct ModelJob {
+    pub(super) cx: Arc<RunCx>,
+    pub(super) number: u32,
+    pub(super) turn_id: Uuid,
+    pub(super) head: Arc<RequestHead>,
+    pub(super) history: History,
+    pub(super) body_cache: Arc<BodyCache>,
+}
+
+/// What the model answered, and how that ended.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct ModelOut {
+    pub(super) end: ModelEnd,
+    pub(super) blocks: Vec<SessionContentBlock>,
+    pub(super) tokens: TokenUsage,
+    pub(super) cost: Option<NanoUsd>,
+    pub(super) complete: bool,
+    pub(super) attempts: u32,
+    pub(super) model_id: Option<String>,
+    pub(super) requested_model: String,
+    pub(super) provider: String,
+    pub(super) finish: Option<TurnFinishReason>,
+    pub(super) raw_finish: Option<String>,
+    /// Canonical names of the tools the model was shown, where a hook hid some.
+    pub(super) visible_tools: Option<Vec<String>>,
+    /// How a pause is continued.
+    pub(super) resume: Option<Continuation>,
+}
+
+/// [`Resume`], on record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Continuation {
+    UserText,
+    AsIs,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum ModelEnd {
+    /// The answer is complete.
+    Complete,
+    /// The run was aborted; the blocks are what had arrived.
+    Aborted,
+    /// The provider failed; the blocks are what had arrived.
+    Provider(Box<ProviderError>),
+    /// A hook that shapes the request failed; nothing was sent.
+    Hook { hook: String, message: String },
+    /// The request would not pair calls and results; nothing was sent.
+    Transcript(TranscriptError),
+    /// The conversation ends with the model's turn; nothing was sent.
+    NothingToSend,
+}
+
+impl Job for ModelJob {
+    type Out = ModelOut;
+    const KIND: StepKind = StepKind::Model;
+
+    fn name(&self) -> String {
+        format!("t{}/model", self.number)
+    }
+
+    async fn run(self, _: StepCx) -> Result<ModelOut, StepError> {
+        Ok(ask(self).await)
+    }
+}
+
+/// A request that can be sent.
+struct Ready {
+    provider: Arc<dyn Provider>,
+    request: Arc<ModelRequest>,
+    visible_tools: Option<Vec<String>>,
+}
+
+async fn ask(job: ModelJob) -> ModelOut {
+    let (cx, turn_id) = (Arc::clone(&job.cx), job.turn_id);
+    match prepare(job).await {
+        Ok(ready) => converse(&cx, turn_id, ready).await,
+        Err(failed) => {
+            let provider = cx.agent.provider.id().to_owned();
+            ModelOut {
+                end: failed,
+                blocks: Vec::new(),
+                tokens: TokenUsage::default(),
+                cost: None,
+                complete: true,
+                attempts: 0,
+                model_id: None,
+                requested_model: cx.agent.head.model.clone(),
+                provider,
+                finish: None,
+                raw_finish: None,
+                visible_tools: None,
+                resume: None,
+            }
+        }
+    }
+}
+
+/// Runs the shape hooks and checks what they leave.
+async fn prepare(job: ModelJob) -> Result<Ready, ModelEnd> {
+    let ModelJob { cx, number, mut head, mut history, body_cache, .. } = job;
+    let mut provider = None;
+    let declared = Arc::clone(&head.tools);
+    if cx.firing.has::<TurnBefore>() {
+        let mut hook_cx = TurnBeforeCx::new(&cx.firing.base, number, &mut head, &mut provider);
+        cx.firing.fire::<TurnBefore>(&mut hook_cx).await.map_err(hook_end)?;
+    }
+    let visible_tools =
+        (!Arc::ptr_eq(&declared, &head.tools)).then(|| head.tools.iter().map(|tool| tool.name.clone()).collect());
+    let provider = provider.unwrap_or_else(|| Arc::clone(&cx.agent.provider));
+    let mut transformed = false;
+    if cx.firing.has::<ContextTransform>() {
+        let mut turns = history.turns().to_vec();
+        let mut hook_cx = ContextTransformCx::new(&cx.firing.base, &mut turns);
+        cx.firing.fire::<ContextTransform>(&mut hook_cx).await.map_err(hook_end)?;
+        let same = turns.len() == history.len()
+            && turns.iter().zip(history.turns()).all(|(now, before)| Arc::ptr_eq(now, before));
+        if !same {
+            transformed = true;
+            history = History::from_turns(turns);
+        }
+    }
+    if transformed || cfg!(debug_assertions) {
+        validate_transcript(history.iter()).map_err(ModelEnd::Transcript)?;
+    }
+    let answerable = match history.last() {
+        None => false,
+        Some(last) if last.role == Role::Assistant => {
+            last.finish_reason == Some(TurnFinishReason::Pause) && provider.resume(last) != Resume::UserText
+        }
+        Some(_) => true,
+    };
+    if !answerable {
+        return Err(ModelEnd::NothingToSend);
+    }
+    let mut request = ModelRequest::default();
+    request.head = head;
+    request.history = history;
+    if !transformed {
+        request.body_cache = body_cache;
+    }
+    Ok(Ready { provider, request: Arc::new(request), visible_tools })
+}
+
+fn hook_end(failure: crate::hooks::HookFailure) -> ModelEnd {
+    ModelEnd::Hook { hook: failure.hook.to_owned(), message: failure.cause.to_string() }
+}
+
+/// Tokens of attempts that came to nothing, which were paid for all the same.
+#[derive(Default)]
+struct Lost {
+    tokens: TokenUsage,
+    cost: Option<NanoUsd>,
+}
+
+impl Lost {
+    fn add(&mut self, usage: &UsageSnapshot) {
+        self.tokens += usage.tokens;
+        self.cost = add_cost(self.cost, usage.cost);
+    }
+}
+
+fn add_cost(a: Option<NanoUsd>, b: Option<NanoUsd>) -> Option<NanoUsd> {
+    match (a, b) {
+        (None, None) => None,
+        (a, b) => Some(a.unwrap_or_default() + b.unwrap_or_default()),
+    }
+}
+
+async fn converse(cx: &RunCx, turn_id: Uuid, ready: Ready) -> ModelOut {
+    let Ready { provider, request, visible_tools } = ready;
+    let policy = &cx.agent.options.retry;
+    let wire = (cx.firing.has::<ProviderRequest>() || cx.firing.has::<ProviderResponse>())
+        .then(|| Arc::new(WireLog::default()));
+    let mut lost = Lost::default();
+    let mut attempt = 1;
+    let (end, assembler) = loop {
+        if cx.firing.has::<AttemptStart>() {
+            let mut hook_cx = AttemptStartCx::new(&cx.firing.base, attempt, provider.id(), &request.head.model);
+            cx.firing.observe::<AttemptStart>(&mut hook_cx).await;
+        }
+        let mut assembler = Assembler::new();
+        let mut request_cx = RequestContext::default();
+        request_cx.attempt = attempt;
+        request_cx.reader_away = cx.sink.is_some().then(|| Arc::clone(&cx.away));
+        request_cx.observer = wire.clone().map(|wire| wire as Arc<dyn WireObserver>);
+        let answer = stream(cx, &*provider, &request, &request_cx, wire.as_deref(), &mut assembler);
+        let error = match cx.abort.run_until_cancelled(answer).await {
+            None => break (ModelEnd::Aborted, assembler),
+            Some(Ok(())) => break (ModelEnd::Complete, assembler),
+            Some(Err(error)) => error,
+        };
+        let output = assembler.has_output();
+        let delay = policy.delay(attempt, &error, output);
+        if cx.firing.has::<AttemptFailed>() {
+            let mut hook_cx = AttemptFailedCx::new(&cx.firing.base, attempt, &error, delay);
+            cx.firing.observe::<AttemptFailed>(&mut hook_cx).await;
+        }
+        let Some(delay) = delay else { break (ModelEnd::Provider(Box::new(error)), assembler) };
+        if let Some(usage) = &assembler.usage {
+            lost.add(usage);
+        }
+        if output {
+            if cx.firing.has::<StreamReset>() {
+                let text = assembler.text();
+                let mut hook_cx = StreamResetCx::new(&cx.firing.base, &text);
+                cx.firing.observe::<StreamReset>(&mut hook_cx).await;
+            }
+            cx.emit(|| AgentEvent::Reset).await;
+        }
+        cx.emit(|| AgentEvent::Retry { attempt, error }).await;
+        if cx.abort.run_until_cancelled(tokio::time::sleep(delay)).await.is_none() {
+            break (ModelEnd::Aborted, Assembler::new());
+        }
+        attempt += 1;
+    };
+    if cx.firing.has::<StreamEnd>() {
+        let text = assembler.text();
+        let mut hook_cx = StreamEndCx::new(&cx.firing.base, &text, matches!(end, ModelEnd::Complete));
+        cx.firing.observe::<StreamEnd>(&mut hook_cx).await;
+    }
+    let (finish, raw_finish) = assembler.finish.clone().map_or((None, None), |(class, raw)| (Some(class), raw));
+    let usage = assembler.usage;
+    let model_id = assembler.model_id.clone();
+    let model = request.head.model.clone();
+    let blocks = assembler
+        .into_blocks(&model, turn_id, |display| cx.agent.tools.canonical_of(display).unwrap_or(display).to_owned());
+    let resume = (finish == Some(TurnFinishReason::Pause)).then(|| continuation(&*provider, &blocks));
+    let mut tokens = lost.tokens;
+    tokens += usage.map(|usage| usage.tokens).unwrap_or_default();
+    ModelOut {
+        complete: matches!(end, ModelEnd::Complete) && usage.is_some(),
+        end,
+        blocks,
+        tokens,
+        cost: add_cost(lost.cost, usage.and_then(|usage| usage.cost)),
+        attempts: attempt,
+        model_id,
+        requested_model: model,
+        provider: provider.id().to_owned(),
+        finish,
+        raw_finish,
+        visible_tools,
+        resume,
+    }
+}
+
+fn continuation(provider: &dyn Provider, blocks: &[SessionContentBlock]) -> Continuation {
+    let turn = crate::types::SessionTurn::new(
+        String::new(),
+        Role::Assistant,
+        crate::types::TurnOrigin::Model,
+        blocks.to_vec(),
+    );
+    match provider.resume(&turn) {
+        Resume::UserText => Continuation::UserText,
+        Resume::AsIs | Resume::Token => Continuation::AsIs,
+    }
+}
+
+/// Reads one answer to its end.
+async fn stream(
+    cx: &RunCx,
+    provider: &dyn Provider,
+    request: &Arc<ModelRequest>,
+    request_cx: &RequestContext,
+    wire: Option<&WireLog>,
+    assembler: &mut Assembler,
+) -> Result<(), ProviderError> {
+    let opened = provider.stream(Arc::clone(request), request_cx).await;
+    if let Some(wire) = wire {
+        wire.tell(cx).await;
+    }
+    let mut events = opened?;
+    while let Some(event) = events.next().await {
+        let event = event?;
+        match assembler.apply(&event) {
+            Changed::Text { index } => {
+                if cx.firing.has::<StreamText>()
+                    && let StreamEvent::Text { delta, .. } = &event
+                {
+                    let mut hook_cx = StreamTextCx::new(&cx.firing.base, delta, assembler.block_text(index));
+                    cx.firing.observe::<StreamText>(&mut hook_cx).await;
+                }
+                if let (Some(sink), StreamEvent::Text { delta, .. }) = (&cx.sink, event) {
+                    sink.send(AgentEvent::Text { delta }).await;
+                }
+            }
+            Changed::Thinking { index } => {
+                if cx.firing.has::<StreamThinking>()
+                    && let StreamEvent::Thinking { delta, .. } = &event
+                {
+                    let mut hook_cx = StreamThinkingCx::new(&cx.firing.base, delta, assembler.block_text(index));
+                    cx.firing.observe::<StreamThinking>(&mut hook_cx).await;
+                }
+                if let (Some(sink), StreamEvent::Thinking { delta, .. }) = (&cx.sink, event) {
+                    sink.send(AgentEvent::Thinking { delta }).await;
+                }
+            }
+            Changed::Call { index } => {
+                if let (Some(sink), Some((id, name))) = (&cx.sink, assembler.call(index)) {
+                    let event = AgentEvent::ToolCall { call_id: id.to_owned(), name: name.to_owned() };
+                    sink.send(event).await;
+                }
+            }
+            Changed::Nothing => {}
+            Changed::TooMany => {
+                return Err(ProviderError::new(
+                    ProviderErrorKind::Protocol,
+                    provider.id(),
+                    "the answer has more blocks than any answer may have",
+                ));
+            }
+        }
+        if assembler.finish.is_some() {
+            break;
+        }
+    }
+    match &assembler.finish {
+        None => Err(ProviderError::new(
+            ProviderErrorKind::TruncatedStream,
+            provider.id(),
+            "the stream ended before the answer did",
+        )),
+        Some((TurnFinishReason::Error, raw)) => {
+            let mut error = ProviderError::new(
+                ProviderErrorKind::Server,
+                provider.id(),
+                "the provider classified the turn as failed",
+            );
+            error.code.clone_from(raw);
+            Err(error)
+        }
+        Some(_) => Ok(()),
+    }
+}
+
+/// Keeps what went over the wire until it can be told to hooks, which may be async.
+#[derive(Default)]
+struct WireLog {
+    seen: Mutex<Vec<Seen>>,
+}
+
+enum Seen {
+    Request { url: String, headers: Vec<(String, String)>, body_bytes: usize },
+    Response { status: u16, request_id: Option<String>, elapsed: Duration },
+}
+
+impl WireLog {
+    async fn tell(&self, cx: &RunCx) {
+        let seen = std::mem::take(&mut *self.seen.lock().unwrap_or_else(PoisonError::into_inner));
+        for event in &seen {
+            match event {
+                Seen::Request { url, headers, body_bytes } => {
+                    let mut hook_cx = ProviderRequestCx::new(&cx.firing.base, url, headers, *body_bytes);
+                    cx.firing.observe::<ProviderRequest>(&mut hook_cx).await;
+                }
+                Seen::Response { status, request_id, elapsed } => {
+                    let mut hook_cx =
+                        ProviderResponseCx::new(&cx.firing.base, *status, request_id.as_deref(), *elapsed);
+                    cx.firing.observe::<ProviderResponse>(&mut hook_cx).await;
+                }
+            }
+        }
+    }
+
+    fn push(&self, seen: Seen) {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).push(seen);
+    }
+}
+
+impl WireObserver for WireLog {
+    fn request(&self, request: &WireRequest<'_>) {
+        self.push(Seen::Request {
+            url: request.url.to_owned(),
+            headers: request.headers.to_vec(),
+            body_bytes: request.body_bytes,
+        });
+    }
+
+    fn response(&self, response: &WireResponse<'_>) {
+        self.push(Seen::Response {
+            status: response.status,
+            request_id: response.request_id.map(ToOwned::to_owned),
+            elapsed: response.elapsed,
+        });
+    }
+}

@@ -1,0 +1,142 @@
+use std::sync::Arc;
+
+use crate::control::QueuedMessage;
+use crate::durable::DurableError;
+use crate::provider::{HistoryTurn, ProviderError};
+use crate::types::{AgentStats, TranscriptError};
+
+/// Why a run ended by itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum StopCause {
+    /// The model ended its turn.
+    Stop,
+    /// The output limit or the context window was reached; the partial answer is kept.
+    Length,
+    /// The model, or a filter of the provider, refused.
+    ContentFilter,
+    /// The provider gave a reason that this version does not know; the raw word is in the turn's usage.
+    Other,
+    /// The run was aborted.
+    Aborted,
+    /// The host asked to stop after the current turn.
+    Drained,
+    /// The turn limit was reached.
+    MaxTurns,
+    /// The provider paused more often than the cap allows.
+    PauseLimit,
+    /// Too many batches of calls in a row brought nothing but failures.
+    ToolFailures,
+}
+
+impl StopCause {
+    /// A short name, e.g. `max_turns`.
+    #[must_use]
+    pub const fn as_str(&self) -> &'static str {
+        match self {
+            Self::Stop => "stop",
+            Self::Length => "length",
+            Self::ContentFilter => "content_filter",
+            Self::Other => "other",
+            Self::Aborted => "aborted",
+            Self::Drained => "drained",
+            Self::MaxTurns => "max_turns",
+            Self::PauseLimit => "pause_limit",
+            Self::ToolFailures => "tool_failures",
+        }
+    }
+}
+
+/// A call that a gate refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Denial {
+    /// The call.
+    pub call_id: String,
+    /// The canonical tool name.
+    pub name: String,
+    /// What the model was told.
+    pub reason: String,
+}
+
+/// What a run came to.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct RunOutcome {
+    /// The run.
+    pub run_id: String,
+    /// The text of its last answer; partial when it was cut.
+    pub text: String,
+    /// Why it ended.
+    pub stop: StopCause,
+    /// What it used.
+    pub stats: AgentStats,
+    /// The turns it added to the session, oldest first.
+    pub turns: Vec<Arc<HistoryTurn>>,
+    /// Messages that were queued and not delivered. They are still queued.
+    pub undelivered: Vec<QueuedMessage>,
+    /// Calls that gates refused.
+    pub denials: Vec<Denial>,
+}
+
+/// A run that failed. It carries what there is: nothing that was said or paid for is lost.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct RunError {
+    /// What went wrong.
+    pub kind: RunErrorKind,
+    /// The turns the run added to the session, oldest first.
+    pub turns: Vec<Arc<HistoryTurn>>,
+    /// What the run used.
+    pub stats: Box<AgentStats>,
+}
+
+impl std::fmt::Display for RunError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.kind.fmt(f)
+    }
+}
+
+impl std::error::Error for RunError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.kind.source()
+    }
+}
+
+/// What went wrong with a run.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RunErrorKind {
+    /// The agent is at work; wait for it, steer it, or abort it.
+    #[error("the agent is already running")]
+    AlreadyRunning,
+    /// There is no prompt, and the conversation does not end in anything to answer.
+    #[error("nothing to do: no prompt was given and the conversation ends with the model's turn")]
+    NothingToDo,
+    /// The run was polled outside a tokio runtime.
+    #[error("a run needs a tokio runtime with time enabled")]
+    NoRuntime,
+    /// The provider failed, or cannot take the prompt.
+    #[error(transparent)]
+    Provider(Box<ProviderError>),
+    /// A hook that shapes the request failed.
+    #[error("hook {hook} failed: {message}")]
+    Hook {
+        /// The event.
+        hook: String,
+        /// Why.
+        message: String,
+    },
+    /// The turns to be sent do not pair calls and results; nothing was sent.
+    #[error("the conversation to be sent is not valid: {0}")]
+    Transcript(TranscriptError),
+    /// The tool state could not be loaded.
+    #[error("tool state could not be loaded: {0}")]
+    ToolState(String),
+    /// The durable engine cannot go on.
+    #[error(transparent)]
+    Durable(DurableError),
+    /// A step came to nothing.
+    #[error("{0}")]
+    Step(String),
+}

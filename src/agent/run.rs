@@ -1,0 +1,207 @@
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+use futures::future::BoxFuture;
+
+use super::context::RunCx;
+use super::inner::AgentInner;
+use super::outcome::{RunError, RunErrorKind, RunOutcome, StopCause};
+use super::sink::{AgentStream, Sink};
+use super::turn_loop::{TurnLoop, seam};
+use crate::clock::Clock;
+use crate::control::{QueueKind, RunClaim};
+use crate::hooks::{AgentAbort, AgentAbortCx, AgentDone, AgentDoneCx, Firing, HookBase, Hooks, RunInfo};
+use crate::provider::ReaderAway;
+use crate::types::{AgentStats, Prompt};
+
+/// A run of an agent: a future of its outcome. `Send + 'static`, so it can be spawned as it is.
+///
+/// ```no_run
+/// # async fn example(agent: zidane::Agent) -> Result<(), Box<dyn std::error::Error>> {
+/// let outcome = agent.run("Tidy up.").max_turns(4).await?;
+/// println!("{}", outcome.text);
+/// # Ok(()) }
+/// ```
+#[must_use = "a run does nothing until it is polled"]
+pub struct Run {
+    state: State,
+}
+
+enum State {
+    Waiting(Option<Box<Plan>>),
+    Running(BoxFuture<'static, Result<RunOutcome, RunError>>),
+}
+
+/// What a run is to do.
+struct Plan {
+    agent: Arc<AgentInner>,
+    prompt: Prompt,
+    max_turns: Option<Option<u32>>,
+    clock: Option<Arc<dyn Clock>>,
+    run_id: Option<String>,
+}
+
+impl Run {
+    pub(super) fn new(agent: Arc<AgentInner>, prompt: Prompt) -> Self {
+        let plan = Plan { agent, prompt, max_turns: None, clock: None, run_id: None };
+        Self { state: State::Waiting(Some(Box::new(plan))) }
+    }
+
+    fn plan(mut self, change: impl FnOnce(&mut Plan)) -> Self {
+        if let State::Waiting(Some(plan)) = &mut self.state {
+            change(plan);
+        }
+        self
+    }
+
+    /// Model turns this run may make; `None` for no cap. Default: the agent's.
+    pub fn max_turns(self, turns: impl Into<Option<u32>>) -> Self {
+        let turns = turns.into();
+        self.plan(|plan| plan.max_turns = Some(turns))
+    }
+
+    /// Where this run's times and ids come from. Default: the agent's clock.
+    pub fn clock(self, clock: impl Clock + 'static) -> Self {
+        self.plan(|plan| plan.clock = Some(Arc::new(clock)))
+    }
+
+    /// The run's id. Default: one of the clock's. A durable run with a known id is taken up where it was.
+    pub fn run_id(self, id: impl Into<String>) -> Self {
+        let id = id.into();
+        self.plan(|plan| plan.run_id = Some(id))
+    }
+
+    /// The run as a stream of events, the outcome last.
+    #[must_use = "a stream does nothing until it is polled"]
+    pub fn stream(self) -> AgentStream {
+        let (sink, away) = (Sink::default(), Arc::<ReaderAway>::default());
+        let run: BoxFuture<'static, _> = match self.state {
+            State::Waiting(Some(plan)) => Box::pin(drive(*plan, Some(sink.clone()), Arc::clone(&away))),
+            State::Running(run) => run,
+            State::Waiting(None) => Box::pin(std::future::pending()),
+        };
+        AgentStream::new(sink, away, run)
+    }
+}
+
+impl Future for Run {
+    type Output = Result<RunOutcome, RunError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        if let State::Waiting(plan) = &mut self.state {
+            let Some(plan) = plan.take() else { return Poll::Pending };
+            self.state = State::Running(Box::pin(drive(*plan, None, Arc::default())));
+        }
+        match &mut self.state {
+            State::Running(run) => {
+                let polled = run.as_mut().poll(cx);
+                if polled.is_ready() {
+                    self.state = State::Waiting(None);
+                }
+                polled
+            }
+            State::Waiting(_) => Poll::Pending,
+        }
+    }
+}
+
+impl std::fmt::Debug for Run {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let state = match &self.state {
+            State::Waiting(Some(_)) => "not started",
+            State::Waiting(None) => "ended",
+            State::Running(_) => "running",
+        };
+        f.debug_tuple("Run").field(&state).finish()
+    }
+}
+
+/// Leaves the agent idle and without the run's own hooks, however the run ends.
+struct Active {
+    claim: RunClaim,
+    hooks: Hooks,
+}
+
+impl Drop for Active {
+    fn drop(&mut self) {
+        self.hooks.end_run();
+    }
+}
+
+fn failed(kind: RunErrorKind) -> RunError {
+    RunError { kind, turns: Vec::new(), stats: Box::default() }
+}
+
+async fn drive(plan: Plan, sink: Option<Sink>, away: Arc<ReaderAway>) -> Result<RunOutcome, RunError> {
+    let Plan { agent, prompt, max_turns, clock, run_id } = plan;
+    if tokio::runtime::Handle::try_current().is_err() {
+        return Err(failed(RunErrorKind::NoRuntime));
+    }
+    let Some(claim) = agent.handle.begin() else { return Err(failed(RunErrorKind::AlreadyRunning)) };
+    let active = Active { claim, hooks: agent.hooks.clone() };
+    let started = Instant::now();
+    let clock = clock.unwrap_or_else(|| Arc::clone(&agent.clock));
+    let run_id = run_id.unwrap_or_else(|| clock.random_uuid().to_string());
+    let durable = match &agent.durable {
+        None => None,
+        Some(runtime) => {
+            Some(runtime.attach(&run_id, None).await.map_err(|error| failed(RunErrorKind::Durable(error)))?)
+        }
+    };
+    let info = Arc::new(RunInfo {
+        session_id: agent.session.id().into(),
+        run_id: run_id.into(),
+        parent_run_id: None,
+        depth: 0,
+    });
+    let abort = active.claim.abort.clone();
+    let firing = Firing {
+        hooks: agent.hooks.clone(),
+        base: HookBase { run: Arc::clone(&info), agent: agent.handle.clone(), replaying: false },
+        abort: abort.clone(),
+        grace: agent.options.cancel_grace,
+    };
+    let first = agent.session.len();
+    let max_turns = max_turns.unwrap_or(agent.options.max_turns);
+    let cx = Arc::new(RunCx { agent: Arc::clone(&agent), firing, clock, info, sink, away, abort });
+    let mut run = TurnLoop::new(Arc::clone(&cx), seam(durable.clone()), max_turns);
+    let mut result = run.run(prompt).await;
+    if let (Some(durable), Ok(_)) = (&durable, &result)
+        && let Err(error) = durable.finish().await
+    {
+        result = Err(RunErrorKind::Durable(error));
+    }
+    let mut stats = std::mem::take(&mut run.stats);
+    stats.elapsed = started.elapsed();
+    tell_end(&cx.firing, &stats, &result).await;
+    let turns = agent.session.since(first);
+    match result {
+        Ok(stop) => {
+            let mut undelivered = agent.handle.queued(QueueKind::Steering);
+            undelivered.extend(agent.handle.queued(QueueKind::FollowUp));
+            Ok(RunOutcome {
+                run_id: (*cx.info.run_id).to_owned(),
+                text: run.text,
+                stop,
+                stats,
+                turns,
+                undelivered,
+                denials: run.denials,
+            })
+        }
+        Err(kind) => Err(RunError { kind, turns, stats: Box::new(stats) }),
+    }
+}
+
+async fn tell_end(firing: &Firing, stats: &AgentStats, result: &Result<StopCause, RunErrorKind>) {
+    if matches!(result, Ok(StopCause::Aborted)) && firing.has::<AgentAbort>() {
+        firing.observe::<AgentAbort>(&mut AgentAbortCx::new(&firing.base, stats)).await;
+    }
+    if firing.has::<AgentDone>() {
+        let error = result.as_ref().err().map(ToString::to_string);
+        let stop = result.as_ref().map_or("error", StopCause::as_str);
+        firing.observe::<AgentDone>(&mut AgentDoneCx::new(&firing.base, stats, stop, error.as_deref())).await;
+    }
+}

@@ -1,0 +1,271 @@
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures::FutureExt as _;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
+
+use super::context::RunCx;
+use super::gate_step::{Gated, NOT_STARTED};
+use super::seam::Job;
+use crate::durable::{StepCx, StepError, StepKind};
+use crate::hooks::{ToolCallInfo, ToolTransform, ToolTransformCx, panic_text};
+use crate::tool::{CompiledTool, ToolContext, ToolContextParts, ToolProgress};
+use crate::tool_state::{ToolStateOp, ToolStateView};
+use crate::types::{Extra, ToolResultBlock, ToolResultBody, ToolStatus};
+
+/// Comes to the result of one call: runs the body where the gate let it, and the transforms in any case.
+pub(super) struct ToolJob {
+    pub(super) cx: Arc<RunCx>,
+    pub(super) number: u32,
+    pub(super) info: Arc<ToolCallInfo>,
+    pub(super) entry: Option<Arc<CompiledTool>>,
+    pub(super) gated: Gated,
+    pub(super) state: ToolStateView,
+    pub(super) progress: mpsc::Sender<ToolProgress>,
+}
+
+/// A settled call.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct ToolOut {
+    pub(super) result: ToolResultBlock,
+    pub(super) ops: Vec<ToolStateOp>,
+    /// Why it failed, for the host.
+    pub(super) error: Option<String>,
+    pub(super) panicked: bool,
+    /// The run had been aborted by the time it settled.
+    pub(super) aborted: bool,
+    pub(super) duration: Duration,
+}
+
+impl Job for ToolJob {
+    type Out = ToolOut;
+    const KIND: StepKind = StepKind::Tool;
+
+    fn name(&self) -> String {
+        format!("t{}/tool/{}/{}", self.number, self.info.call_id(), self.info.name())
+    }
+
+    async fn run(self, _: StepCx) -> Result<ToolOut, StepError> {
+        let started = Instant::now();
+        let Self { cx, info, entry, gated, state, progress, .. } = self;
+        let mut out = match (gated, entry) {
+            (Gated::Run(input), Some(entry)) => Body { cx: &cx, info: &info, entry, state, progress }.run(input).await,
+            (Gated::Run(input), None) => {
+                settled(&info, Some(input), ToolStatus::UnknownTool, "There is no such tool any more.".to_owned())
+            }
+            (Gated::Refused { status, text, input }, _) => {
+                let error = matches!(status, ToolStatus::Invalid | ToolStatus::UnknownTool).then(|| text.clone());
+                let mut out = settled(&info, input, status, text);
+                out.error = error;
+                out
+            }
+            (Gated::Substituted { input, output, is_error, structured }, _) => {
+                let mut out = settled(&info, Some(input), ToolStatus::Ok, String::new());
+                out.result.output = output;
+                out.result.is_error = is_error;
+                out.result.structured = structured;
+                out
+            }
+        };
+        if cx.firing.has::<ToolTransform>() {
+            transform(&cx, &info, &mut out).await;
+        }
+        out.aborted = cx.abort.is_cancelled();
+        out.duration = started.elapsed();
+        Ok(out)
+    }
+}
+
+fn settled(info: &ToolCallInfo, input: Option<Value>, status: ToolStatus, text: String) -> ToolOut {
+    ToolOut {
+        result: result_block(info, input, status, text.into()),
+        ops: Vec::new(),
+        error: None,
+        panicked: false,
+        aborted: false,
+        duration: Duration::ZERO,
+    }
+}
+
+pub(super) fn result_block(
+    info: &ToolCallInfo,
+    input: Option<Value>,
+    status: ToolStatus,
+    output: ToolResultBody,
+) -> ToolResultBlock {
+    ToolResultBlock {
+        call_id: (**info.call_id()).to_owned(),
+        name: (**info.name()).to_owned(),
+        input,
+        output,
+        is_error: status.is_error(),
+        status,
+        outcome: None,
+        structured: None,
+        extra: Extra::default(),
+    }
+}
+
+async fn transform(cx: &RunCx, info: &ToolCallInfo, out: &mut ToolOut) {
+    let fired = {
+        let mut hook_cx = ToolTransformCx::new(&cx.firing.base, info, &mut out.result);
+        cx.firing.fire::<ToolTransform>(&mut hook_cx).await
+    };
+    if let Err(failure) = fired {
+        cx.firing.report(&failure).await;
+        out.result.output = ToolResultBody::Text("The result of this call was withheld: a hook failed.".to_owned());
+        out.result.structured = None;
+        out.result.is_error = true;
+    }
+}
+
+struct Body<'a> {
+    cx: &'a RunCx,
+    info: &'a ToolCallInfo,
+    entry: Arc<CompiledTool>,
+    state: ToolStateView,
+    progress: mpsc::Sender<ToolProgress>,
+}
+
+/// How a body's task ended.
+enum Ended {
+    Returned(std::thread::Result<Result<crate::tool::ToolOutput, crate::tool::ToolError>>),
+    Lost(String),
+    Aborted,
+    TimedOut(Duration),
+}
+
+impl Body<'_> {
+    async fn run(self, input: Value) -> ToolOut {
+        let Body { cx, info, entry, state, progress } = self;
+        if cx.abort.is_cancelled() {
+            return settled(info, Some(input), ToolStatus::NotStarted, NOT_STARTED.to_owned());
+        }
+        let cancel = cx.abort.child_token();
+        let tool_cx = ToolContext::new(ToolContextParts {
+            call_id: Arc::clone(info.call_id()),
+            turn_id: Arc::clone(info.turn_id()),
+            run_id: Arc::clone(&cx.info.run_id),
+            session_id: Arc::clone(&cx.info.session_id),
+            name: Arc::clone(info.name()),
+            display_name: Arc::clone(info.display_name()),
+            idempotency_key: None,
+            cancel: cancel.clone(),
+            state,
+            progress: Some(progress),
+            extensions: Arc::clone(&cx.agent.extensions),
+        });
+        let spec = entry.spec();
+        let (timeout, grace) = (spec.timeout, spec.cancel_grace.unwrap_or(cx.agent.options.cancel_grace));
+        let body = {
+            let (tool, input, tool_cx) = (Arc::clone(entry.tool()), input.clone(), tool_cx.clone());
+            async move { AssertUnwindSafe(async move { tool.call(input, tool_cx).await }).catch_unwind().await }
+        };
+        // Its own task, so that a body which never yields to the token is dropped all the same.
+        let task = AbortOnDropHandle::new(tokio::spawn(body));
+        let ended = wait(task, &cancel, timeout, grace).await;
+        let settlement = tool_cx.seal();
+        let mut out = match ended {
+            Ended::Returned(Ok(Ok(output))) => {
+                let mut out = settled(info, Some(input), ToolStatus::Ok, String::new());
+                out.result.output = output.body;
+                out.result.is_error = output.is_error;
+                out.result.structured = output.structured;
+                out.ops = settlement.ops;
+                out
+            }
+            Ended::Returned(Ok(Err(error))) => {
+                let mut out = settled(info, Some(input), ToolStatus::Error, error.for_model(info.name()).into_owned());
+                out.error = Some(host_text(&error));
+                out
+            }
+            Ended::Returned(Err(panic)) => panicked(info, input, panic_text(&*panic)),
+            Ended::Lost(text) => panicked(info, input, text),
+            Ended::Aborted => settled(
+                info,
+                Some(input),
+                ToolStatus::Interrupted,
+                "This call was interrupted before it ended. It may or may not have taken effect.".to_owned(),
+            ),
+            Ended::TimedOut(after) => {
+                let text = format!(
+                    "This call took longer than {after:?} and was stopped. It may or may not have taken effect."
+                );
+                let mut out = settled(info, Some(input), ToolStatus::Interrupted, text);
+                out.error = Some(format!("timed out after {after:?}"));
+                out
+            }
+        };
+        out.result.outcome = settlement.outcome;
+        out
+    }
+}
+
+/// What the host is told of an error: the model's text, and the causes below it.
+fn host_text(error: &crate::tool::ToolError) -> String {
+    let mut text = error.to_string();
+    let mut cause: Option<&dyn std::error::Error> = error.source().map(|source| source as _);
+    // Chains are short; a cyclic one must not hang us.
+    for _ in 0..16 {
+        let Some(error) = cause else { break };
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        cause = error.source();
+    }
+    text
+}
+
+fn panicked(info: &ToolCallInfo, input: Value, text: String) -> ToolOut {
+    let mut out = settled(
+        info,
+        Some(input),
+        ToolStatus::Error,
+        format!("The tool `{}` failed unexpectedly.", info.display_name()),
+    );
+    out.error = Some(text);
+    out.panicked = true;
+    out
+}
+
+/// Waits for a body; after a cancellation only for its grace.
+async fn wait(
+    mut task: AbortOnDropHandle<std::thread::Result<Result<crate::tool::ToolOutput, crate::tool::ToolError>>>,
+    cancel: &CancellationToken,
+    timeout: Option<Duration>,
+    grace: Duration,
+) -> Ended {
+    let expired = async {
+        match timeout {
+            Some(time) => tokio::time::sleep(time).await,
+            None => std::future::pending().await,
+        }
+    };
+    let cut = tokio::select! {
+        biased;
+        joined = &mut task => return returned(joined),
+        () = cancel.cancelled() => Ended::Aborted,
+        () = expired => Ended::TimedOut(timeout.unwrap_or_default()),
+    };
+    cancel.cancel();
+    match tokio::time::timeout(grace, &mut task).await {
+        Ok(joined) => returned(joined),
+        Err(_) => cut,
+    }
+}
+
+fn returned(
+    joined: Result<
+        std::thread::Result<Result<crate::tool::ToolOutput, crate::tool::ToolError>>,
+        tokio::task::JoinError,
+    >,
+) -> Ended {
+    match joined {
+        Ok(result) => Ended::Returned(result),
+        Err(error) => Ended::Lost(error.to_string()),
+    }
+}

@@ -1,0 +1,497 @@
+use std::sync::Arc;
+
+use uuid::Uuid;
+
+use super::batch::BatchOut;
+use super::context::RunCx;
+use super::event::AgentEvent;
+use super::input_step::{BoundaryJob, BoundaryOut, prompt_blocks};
+use super::model_step::{Continuation, ModelEnd, ModelJob, ModelOut};
+use super::outcome::{Denial, RunErrorKind, StopCause};
+use super::seam::{Done, Seam, SeamError};
+use super::start_step::StartJob;
+use crate::control::{QueueKind, QueuedMessage};
+use crate::durable::DurableRun;
+use crate::hooks::{
+    AgentStart, AgentStartCx, QueueUpdate, QueueUpdateCx, SessionRepaired, SessionRepairedCx, SteerInject,
+    SteerInjectCx, SystemBefore, SystemBeforeCx, ToolStateLoadFailed, ToolStateLoadFailedCx, TurnAfter, TurnAfterCx,
+    TurnUsageHook, TurnUsageHookCx,
+};
+use crate::provider::{HistoryTurn, Provider as _, RequestHead};
+use crate::session::{child_id, repair};
+use crate::types::{
+    AgentStats, Extra, PendingCall, Prompt, Role, SessionContentBlock, SessionTurn, Timestamp, TurnFinishReason,
+    TurnOrigin, TurnUsage, UsageKind,
+};
+
+const CONTINUE: &str = "Please continue.";
+
+/// One run of the loop: what it has come to so far.
+pub(super) struct TurnLoop {
+    pub(super) cx: Arc<RunCx>,
+    pub(super) seam: Seam,
+    pub(super) head: Arc<RequestHead>,
+    pub(super) max_turns: Option<u32>,
+    pub(super) stats: AgentStats,
+    /// Model turns made in this run.
+    pub(super) number: u32,
+    pub(super) text: String,
+    pub(super) denials: Vec<Denial>,
+    /// Steps on record say that the run was aborted.
+    pub(super) aborted: bool,
+    pub(super) failures: u32,
+    pauses: u32,
+    continued_length: bool,
+    continued_empty: bool,
+    /// A paused turn goes back as it is; no text may come between.
+    unresolved: bool,
+}
+
+/// What the loop does after a turn.
+enum Next {
+    /// Another turn: results or text wait for an answer.
+    Turn,
+    /// The run would end here, but for what waits in the queues.
+    Ending,
+    Stop(StopCause),
+}
+
+impl TurnLoop {
+    pub(super) fn new(cx: Arc<RunCx>, seam: Seam, max_turns: Option<u32>) -> Self {
+        let head = Arc::clone(&cx.agent.head);
+        Self {
+            cx,
+            seam,
+            head,
+            max_turns,
+            stats: AgentStats::default(),
+            number: 0,
+            text: String::new(),
+            denials: Vec::new(),
+            aborted: false,
+            failures: 0,
+            pauses: 0,
+            continued_length: false,
+            continued_empty: false,
+            unresolved: false,
+        }
+    }
+
+    pub(super) fn uuid(&self) -> Uuid {
+        match &self.seam {
+            Seam::Direct => self.cx.clock.random_uuid(),
+            Seam::Durable(run) => run.uuid(),
+        }
+    }
+
+    /// Whether the run was aborted. Where steps are recorded only the record says so, or a replay would differ.
+    pub(super) fn is_aborted(&self) -> bool {
+        self.aborted || (!self.seam.is_durable() && self.cx.abort.is_cancelled())
+    }
+
+    pub(super) fn turn(
+        &self,
+        id: Uuid,
+        role: Role,
+        origin: TurnOrigin,
+        content: Vec<SessionContentBlock>,
+        at: Timestamp,
+    ) -> SessionTurn {
+        let mut turn = SessionTurn::new(id.to_string(), role, origin, content);
+        (*self.cx.info.run_id).clone_into(&mut turn.run_id);
+        turn.created_at = at;
+        turn
+    }
+
+    pub(super) fn push(&self, turn: SessionTurn) -> Arc<HistoryTurn> {
+        let turn = Arc::new(HistoryTurn::new(turn));
+        self.cx.agent.session.push(Arc::clone(&turn));
+        turn
+    }
+
+    /// Runs to the end.
+    pub(super) async fn run(&mut self, prompt: Prompt) -> Result<StopCause, RunErrorKind> {
+        if let Some(stop) = self.begin(prompt).await? {
+            return Ok(stop);
+        }
+        let mut boundary = self.boundary(false).await?;
+        loop {
+            if self.is_aborted() {
+                return Ok(StopCause::Aborted);
+            }
+            if self.max_turns.is_some_and(|max| self.number >= max) {
+                return Ok(StopCause::MaxTurns);
+            }
+            if !self.unresolved {
+                self.deliver(QueueKind::Steering, std::mem::take(&mut boundary.steering)).await?;
+            }
+            let next = self.model_turn().await?;
+            if self.is_aborted() {
+                return Ok(StopCause::Aborted);
+            }
+            match next {
+                Next::Stop(stop) => return Ok(stop),
+                Next::Turn => {
+                    boundary = self.boundary(false).await?;
+                    if boundary.drain {
+                        return Ok(StopCause::Drained);
+                    }
+                }
+                Next::Ending => {
+                    boundary = self.boundary(true).await?;
+                    let follow_up = boundary.follow_up.take();
+                    if boundary.drain || (boundary.steering.is_empty() && follow_up.is_none()) {
+                        return Ok(if self.is_aborted() { StopCause::Aborted } else { StopCause::Stop });
+                    }
+                    if self.is_aborted() {
+                        return Ok(StopCause::Aborted);
+                    }
+                    self.deliver(QueueKind::FollowUp, follow_up.into_iter().collect()).await?;
+                }
+            }
+        }
+    }
+
+    /// Everything before the first turn. `Some` when the run is over already.
+    async fn begin(&mut self, prompt: Prompt) -> Result<Option<StopCause>, RunErrorKind> {
+        let cx = Arc::clone(&self.cx);
+        let blocks = prompt_blocks(prompt);
+        if cx.firing.has::<AgentStart>() {
+            cx.firing.observe::<AgentStart>(&mut AgentStartCx::new(&cx.firing.base, &blocks)).await;
+        }
+        self.load_state().await?;
+        self.repair().await;
+        cx.agent.provider.check(&self.head.model, &blocks).map_err(|error| RunErrorKind::Provider(Box::new(error)))?;
+        if cx.firing.has::<SystemBefore>() {
+            let mut system = self.head.system.clone();
+            let mut hook_cx = SystemBeforeCx::new(&cx.firing.base, &mut system);
+            cx.firing.fire::<SystemBefore>(&mut hook_cx).await.map_err(|failure| RunErrorKind::Hook {
+                hook: failure.hook.to_owned(),
+                message: failure.cause.to_string(),
+            })?;
+            if system != self.head.system {
+                Arc::make_mut(&mut self.head).system = system;
+            }
+        }
+        let start = StartJob { cx: Arc::clone(&cx), prompt: blocks, session_turns: cx.agent.session.len() };
+        let started = self.step(start).await?;
+        let at = cx.time(started.at).await;
+        if started.out.prompt.is_empty() {
+            return self.begin_without_prompt().await;
+        }
+        let id = self.uuid();
+        self.push(self.turn(id, Role::User, TurnOrigin::Prompt, started.out.prompt, at));
+        Ok(None)
+    }
+
+    /// Without a prompt the run answers what the conversation ends in, or what waits in the queues.
+    async fn begin_without_prompt(&mut self) -> Result<Option<StopCause>, RunErrorKind> {
+        let history = self.cx.agent.session.history();
+        let open = match history.last() {
+            None => false,
+            Some(last) => {
+                last.role == Role::User
+                    || (last.finish_reason == Some(TurnFinishReason::Pause)
+                        && self.cx.agent.provider.resume(last) != crate::provider::Resume::UserText)
+            }
+        };
+        drop(history);
+        if open {
+            return Ok(None);
+        }
+        let mut boundary = self.boundary(true).await?;
+        if !boundary.steering.is_empty() {
+            self.deliver(QueueKind::Steering, boundary.steering).await?;
+            return Ok(None);
+        }
+        match boundary.follow_up.take() {
+            Some(message) => {
+                self.deliver(QueueKind::FollowUp, vec![message]).await?;
+                Ok(None)
+            }
+            None => Err(RunErrorKind::NothingToDo),
+        }
+    }
+
+    async fn load_state(&self) -> Result<(), RunErrorKind> {
+        let cx = &self.cx;
+        let Err(error) = cx.agent.tool_state.load().await else { return Ok(()) };
+        let text = error.to_string();
+        if cx.firing.has::<ToolStateLoadFailed>() {
+            let mut hook_cx = ToolStateLoadFailedCx::new(&cx.firing.base, &text);
+            cx.firing.observe::<ToolStateLoadFailed>(&mut hook_cx).await;
+        } else {
+            eprintln!("zidane: tool state could not be loaded: {text}");
+        }
+        match cx.agent.options.load_failure {
+            super::LoadFailure::FailRun => Err(RunErrorKind::ToolState(text)),
+            super::LoadFailure::ContinueEmpty => Ok(()),
+        }
+    }
+
+    /// Settles what an earlier run left open.
+    async fn repair(&self) {
+        let cx = &self.cx;
+        let kept = cx.agent.session.take_results();
+        let now = cx.clock.now().await;
+        let repaired = repair(&cx.agent.session.history(), kept, &cx.info.run_id, now);
+        let Some(repaired) = repaired else { return };
+        self.push(repaired.turn);
+        if cx.firing.has::<SessionRepaired>() {
+            let mut hook_cx = SessionRepairedCx::new(&cx.firing.base, &repaired.answered, &[]);
+            cx.firing.observe::<SessionRepaired>(&mut hook_cx).await;
+        }
+    }
+
+    pub(super) async fn step<J: super::seam::Job>(&self, job: J) -> Result<Done<J::Out>, RunErrorKind> {
+        self.seam.one(job).await.map_err(step_error)
+    }
+
+    /// Reads what came from outside. Without a record to keep, nothing is done when nothing waits.
+    async fn boundary(&mut self, ending: bool) -> Result<BoundaryOut, RunErrorKind> {
+        let handle = &self.cx.agent.handle;
+        let quiet = !handle.has_queued(QueueKind::Steering)
+            && !(ending && handle.has_queued(QueueKind::FollowUp))
+            && !handle.draining();
+        if !self.seam.is_durable() && quiet {
+            return Ok(BoundaryOut::default());
+        }
+        let job = BoundaryJob { cx: Arc::clone(&self.cx), number: self.number, ending };
+        let out = self.step(job).await?.out;
+        self.aborted |= out.aborted;
+        Ok(out)
+    }
+
+    /// Makes turns of queued messages, then takes them off their queue.
+    async fn deliver(&mut self, kind: QueueKind, messages: Vec<QueuedMessage>) -> Result<(), RunErrorKind> {
+        if messages.is_empty() {
+            return Ok(());
+        }
+        let cx = Arc::clone(&self.cx);
+        let origin = if kind == QueueKind::Steering { TurnOrigin::Steering } else { TurnOrigin::FollowUp };
+        let ids: Vec<_> = messages.iter().map(|message| message.id).collect();
+        let mut turns = Vec::with_capacity(messages.len());
+        let now = cx.clock.now().await;
+        for message in messages {
+            let blocks = prompt_blocks(message.prompt);
+            cx.agent
+                .provider
+                .check(&self.head.model, &blocks)
+                .map_err(|error| RunErrorKind::Provider(Box::new(error)))?;
+            if !blocks.is_empty() {
+                turns.push((message.id, self.turn(self.uuid(), Role::User, origin, blocks, now)));
+            }
+        }
+        // No await from here to `delivered`: a message is either queued or in the session.
+        let turns: Vec<_> = turns.into_iter().map(|(id, turn)| (id, self.push(turn))).collect();
+        cx.agent.handle.delivered(kind, &ids);
+        for (id, turn) in &turns {
+            if kind == QueueKind::Steering {
+                if cx.firing.has::<SteerInject>() {
+                    cx.firing.observe::<SteerInject>(&mut SteerInjectCx::new(&cx.firing.base, *id, turn)).await;
+                }
+                cx.emit(|| AgentEvent::Steered { id: *id }).await;
+            }
+        }
+        if cx.firing.has::<QueueUpdate>() {
+            let waiting = cx.agent.handle.queued(kind).len();
+            cx.firing.observe::<QueueUpdate>(&mut QueueUpdateCx::new(&cx.firing.base, kind, &ids, waiting)).await;
+        }
+        Ok(())
+    }
+
+    /// One turn: the model, then its calls.
+    async fn model_turn(&mut self) -> Result<Next, RunErrorKind> {
+        self.number += 1;
+        let cx = Arc::clone(&self.cx);
+        cx.emit(|| AgentEvent::TurnStart { number: self.number }).await;
+        let turn_id = self.uuid();
+        let job = ModelJob {
+            cx: Arc::clone(&cx),
+            number: self.number,
+            turn_id,
+            head: Arc::clone(&self.head),
+            history: cx.agent.session.history(),
+            body_cache: cx.agent.session.body_cache(),
+        };
+        let done = self.step(job).await?;
+        let at = cx.time(done.at).await;
+        let mut out = done.out;
+        let usage = self.record_usage(turn_id, &out).await;
+        let failure = match std::mem::replace(&mut out.end, ModelEnd::Complete) {
+            ModelEnd::Complete => None,
+            ModelEnd::Aborted => {
+                self.aborted = true;
+                None
+            }
+            ModelEnd::Provider(error) => Some(RunErrorKind::Provider(error)),
+            ModelEnd::Hook { hook, message } => return Err(RunErrorKind::Hook { hook, message }),
+            ModelEnd::Transcript(error) => return Err(RunErrorKind::Transcript(error)),
+            ModelEnd::NothingToSend => return Err(RunErrorKind::NothingToDo),
+        };
+        let cut = self.aborted || failure.is_some();
+        let finish = if cut { None } else { out.finish };
+        let resume = out.resume;
+        let visible = out.visible_tools.take();
+        let turn = self.store(turn_id, out, usage.clone(), cut, at);
+        let mut batch = BatchOut::default();
+        if let Some(turn) = &turn {
+            self.text = turn.text();
+            batch = self.answer_calls(turn, turn_id, visible.as_deref(), cut, finish).await?;
+        }
+        if let (Some(turn), Some(usage)) = (&turn, usage) {
+            if cx.firing.has::<TurnAfter>() {
+                let mut hook_cx = TurnAfterCx::new(&cx.firing.base, self.number, turn, &usage, &batch.summaries);
+                cx.firing.observe::<TurnAfter>(&mut hook_cx).await;
+            }
+            cx.emit(|| AgentEvent::TurnEnd { number: self.number, usage: Box::new(usage) }).await;
+        }
+        match failure {
+            Some(failure) => Err(failure),
+            None => Ok(self.after_turn(turn.as_deref(), finish, resume, &batch, at)),
+        }
+    }
+
+    /// Files what the turn used; `None` when nothing was sent.
+    async fn record_usage(&mut self, turn_id: Uuid, out: &ModelOut) -> Option<TurnUsage> {
+        if out.attempts == 0 {
+            return None;
+        }
+        let usage = TurnUsage {
+            tokens: out.tokens,
+            cost: out.cost,
+            model_id: out.model_id.clone(),
+            requested_model: out.requested_model.clone(),
+            provider: out.provider.clone(),
+            finish_reason: out.finish,
+            raw_finish_reason: out.raw_finish.clone(),
+            run_id: (*self.cx.info.run_id).to_owned(),
+            turn_id: turn_id.to_string(),
+            parent_run_id: self.cx.info.parent_run_id.as_deref().map(ToOwned::to_owned),
+            depth: self.cx.info.depth,
+            kind: UsageKind::Turn,
+            complete: out.complete,
+            attempts: out.attempts,
+            ..TurnUsage::default()
+        };
+        self.stats.push_turn(usage.clone());
+        let firing = &self.cx.firing;
+        if firing.has::<TurnUsageHook>() {
+            let mut hook_cx = TurnUsageHookCx::new(&firing.base, &usage, &self.stats);
+            firing.observe::<TurnUsageHook>(&mut hook_cx).await;
+        }
+        Some(usage)
+    }
+
+    /// Stores the assistant turn, before any of its calls starts. A cut turn with nothing in it is not stored, nor is
+    /// one that the provider itself called failed.
+    fn store(
+        &self,
+        turn_id: Uuid,
+        out: ModelOut,
+        usage: Option<TurnUsage>,
+        cut: bool,
+        at: Timestamp,
+    ) -> Option<Arc<HistoryTurn>> {
+        if cut && (out.blocks.is_empty() || out.finish == Some(TurnFinishReason::Error)) {
+            return None;
+        }
+        let mut turn = self.turn(turn_id, Role::Assistant, TurnOrigin::Model, out.blocks, at);
+        turn.usage = usage;
+        turn.finish_reason = if cut { None } else { out.finish };
+        turn.interrupted = cut;
+        turn.pending = turn
+            .tool_calls()
+            .map(|call| PendingCall { call_id: call.id.clone(), deferred: false, extra: Extra::default() })
+            .collect();
+        Some(self.push(turn))
+    }
+
+    /// Decides by the finish reason what comes next.
+    fn after_turn(
+        &mut self,
+        turn: Option<&HistoryTurn>,
+        finish: Option<TurnFinishReason>,
+        resume: Option<Continuation>,
+        batch: &BatchOut,
+        at: Timestamp,
+    ) -> Next {
+        let Some(turn) = turn.filter(|_| !self.aborted) else { return Next::Stop(StopCause::Aborted) };
+        let called = !batch.summaries.is_empty();
+        if finish != Some(TurnFinishReason::Pause) {
+            self.pauses = 0;
+            self.unresolved = false;
+        }
+        match finish {
+            Some(TurnFinishReason::ContentFilter) => Next::Stop(StopCause::ContentFilter),
+            Some(TurnFinishReason::Length) => {
+                if !self.cx.agent.options.continue_after_length || std::mem::replace(&mut self.continued_length, true) {
+                    return Next::Stop(StopCause::Length);
+                }
+                if !called {
+                    self.push_text(turn, TurnOrigin::Continue, CONTINUE, at);
+                }
+                Next::Turn
+            }
+            Some(TurnFinishReason::Pause) => {
+                self.pauses += 1;
+                if self.pauses > self.cx.agent.options.max_pauses {
+                    return Next::Stop(StopCause::PauseLimit);
+                }
+                if !called {
+                    match resume {
+                        Some(Continuation::AsIs) => self.unresolved = true,
+                        Some(Continuation::UserText) | None => self.push_text(turn, TurnOrigin::Pause, CONTINUE, at),
+                    }
+                }
+                Next::Turn
+            }
+            _ if called => {
+                self.failures = if batch.all_failed { self.failures + 1 } else { 0 };
+                if self.failures > self.cx.agent.options.max_consecutive_failures {
+                    return Next::Stop(StopCause::ToolFailures);
+                }
+                self.continued_empty = false;
+                match finish {
+                    Some(TurnFinishReason::Stop | TurnFinishReason::ToolCalls) => Next::Turn,
+                    _ => Next::Stop(StopCause::Other),
+                }
+            }
+            Some(TurnFinishReason::Stop | TurnFinishReason::ToolCalls) => {
+                if self.is_empty_answer(turn) && !std::mem::replace(&mut self.continued_empty, true) {
+                    self.push_text(turn, TurnOrigin::Continue, CONTINUE, at);
+                    return Next::Turn;
+                }
+                Next::Ending
+            }
+            _ => Next::Stop(StopCause::Other),
+        }
+    }
+
+    /// The model said nothing although it was given results.
+    fn is_empty_answer(&self, turn: &HistoryTurn) -> bool {
+        let silent = turn.content.iter().all(|block| matches!(block, SessionContentBlock::Thinking(_)));
+        silent && self.cx.agent.options.continue_after_empty && {
+            let history = self.cx.agent.session.history();
+            let before = history.len().checked_sub(2).and_then(|index| history.turns().get(index));
+            before.is_some_and(|before| before.tool_results().next().is_some())
+        }
+    }
+
+    fn push_text(&self, after: &HistoryTurn, origin: TurnOrigin, text: &str, at: Timestamp) {
+        let id = child_id(&after.id, "continue");
+        self.push(self.turn(id, Role::User, origin, vec![SessionContentBlock::text(text)], at));
+    }
+}
+
+pub(super) fn step_error(error: SeamError) -> RunErrorKind {
+    match error {
+        SeamError::Durable(error) => RunErrorKind::Durable(error),
+        other => RunErrorKind::Step(other.to_string()),
+    }
+}
+
+/// Opens the seam of a run.
+pub(super) fn seam(run: Option<Arc<dyn DurableRun>>) -> Seam {
+    run.map_or(Seam::Direct, Seam::Durable)
+}

@@ -1,0 +1,222 @@
+use std::any::Any;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use super::hook::{AsyncHandler, Class, Handler, Hook, Scope, SyncHandler};
+use super::{SLOTS, events};
+
+/// Names a registered handler, for [`Hooks::remove`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct HookId {
+    slot: usize,
+    id: u64,
+}
+
+#[derive(Clone)]
+pub(super) struct Entry {
+    id: u64,
+    scope: Scope,
+    pub(super) timeout: Option<Duration>,
+    pub(super) handler: Arc<dyn Any + Send + Sync>,
+}
+
+/// The handlers of one agent. Cloning gives another handle to the same ones.
+#[derive(Clone)]
+pub struct Hooks {
+    bus: Arc<Bus>,
+}
+
+struct Bus {
+    /// One bit per event that has a handler here: an event that nobody listens to costs this load and no more.
+    present: AtomicU64,
+    lists: Mutex<Vec<Arc<[Entry]>>>,
+    parent: Option<Hooks>,
+}
+
+const _: () = assert!(SLOTS <= 64);
+
+fn next_id() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+impl Hooks {
+    pub(crate) fn new(parent: Option<Self>) -> Self {
+        let lists = (0..SLOTS).map(|_| Arc::from(Vec::new())).collect();
+        Self { bus: Arc::new(Bus { present: AtomicU64::new(0), lists: Mutex::new(lists), parent }) }
+    }
+
+    /// Registers a handler, in the event's default scope and without a time limit.
+    ///
+    /// Handlers run in registration order, one after the other; each sees what the ones before it changed. They may
+    /// register and remove handlers themselves; an event under way keeps the list it started with.
+    ///
+    /// Reach the agent through `cx.agent()`: a closure that owns a clone of the `Agent` whose hooks it sits in is
+    /// never freed.
+    pub fn on<H: Hook>(&self, f: impl SyncHandler<H>) -> HookId {
+        self.options::<H>().on::<H>(f)
+    }
+
+    /// Registers an async handler: `|cx| Box::pin(async move { .. })`.
+    ///
+    /// It is dropped when the run is aborted and it does not finish within the run's cancel grace.
+    pub fn on_async<H: Hook>(&self, f: impl AsyncHandler<H>) -> HookId {
+        self.options::<H>().on_async::<H>(f)
+    }
+
+    /// Options for the next registration: where it applies.
+    #[must_use]
+    pub fn scope(&self, scope: Scope) -> Registration<'_> {
+        Registration { hooks: self, scope: Some(scope), timeout: None }
+    }
+
+    /// Options for the next registration: how long an async handler may take.
+    #[must_use]
+    pub fn timeout(&self, timeout: Duration) -> Registration<'_> {
+        Registration { hooks: self, scope: None, timeout: Some(timeout) }
+    }
+
+    /// Removes a handler. False when it is not there any more.
+    pub fn remove(&self, id: HookId) -> bool {
+        let mut lists = self.lock();
+        let Some(list) = lists.get_mut(id.slot) else { return false };
+        let kept: Vec<_> = list.iter().filter(|entry| entry.id != id.id).cloned().collect();
+        let removed = kept.len() < list.len();
+        if removed {
+            self.replace(list, id.slot, kept);
+        }
+        removed
+    }
+
+    fn options<H: Hook>(&self) -> Registration<'_> {
+        Registration { hooks: self, scope: None, timeout: None }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Arc<[Entry]>>> {
+        self.bus.lists.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn replace(&self, list: &mut Arc<[Entry]>, slot: usize, entries: Vec<Entry>) {
+        if entries.is_empty() {
+            self.bus.present.fetch_and(!(1 << slot), Ordering::Relaxed);
+        } else {
+            self.bus.present.fetch_or(1 << slot, Ordering::Relaxed);
+        }
+        *list = entries.into();
+    }
+
+    fn register(
+        &self,
+        slot: usize,
+        scope: Scope,
+        timeout: Option<Duration>,
+        handler: Arc<dyn Any + Send + Sync>,
+    ) -> HookId {
+        let id = next_id();
+        let mut lists = self.lock();
+        if let Some(list) = lists.get_mut(slot) {
+            let mut entries = list.to_vec();
+            entries.push(Entry { id, scope, timeout, handler });
+            self.replace(list, slot, entries);
+        }
+        HookId { slot, id }
+    }
+
+    /// Whether anybody listens, here or above.
+    pub(crate) fn has<H: Hook>(&self) -> bool {
+        let mut level = Some(self);
+        while let Some(hooks) = level {
+            if hooks.bus.present.load(Ordering::Relaxed) & (1 << H::SLOT) != 0 {
+                return true;
+            }
+            level = hooks.bus.parent.as_ref();
+        }
+        false
+    }
+
+    /// The handlers of an event: this agent's, and those of its ancestors that reach down here.
+    pub(super) fn listeners<H: Hook>(&self) -> Arc<[Entry]> {
+        let own = self.lock().get(H::SLOT).cloned().unwrap_or_default();
+        let mut above = self.bus.parent.as_ref();
+        if above.is_none() {
+            return own;
+        }
+        let mut merged = own.to_vec();
+        while let Some(hooks) = above {
+            let list = hooks.lock().get(H::SLOT).cloned().unwrap_or_default();
+            merged.extend(list.iter().filter(|entry| entry.scope == Scope::Tree).cloned());
+            above = hooks.bus.parent.as_ref();
+        }
+        merged.sort_by_key(|entry| entry.id);
+        merged.into()
+    }
+
+    /// Forgets the handlers that were registered for a run.
+    pub(crate) fn end_run(&self) {
+        if self.bus.present.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        let mut lists = self.lock();
+        for (slot, list) in lists.iter_mut().enumerate() {
+            if list.iter().any(|entry| entry.scope == Scope::Run) {
+                let kept = list.iter().filter(|entry| entry.scope != Scope::Run).cloned().collect();
+                self.replace(list, slot, kept);
+            }
+        }
+    }
+}
+
+impl Default for Hooks {
+    fn default() -> Self {
+        Self::new(None)
+    }
+}
+
+impl std::fmt::Debug for Hooks {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let lists = self.lock();
+        f.debug_map()
+            .entries(events::NAMES.iter().zip(lists.iter()).filter(|(_, l)| !l.is_empty()).map(|(n, l)| (n, l.len())))
+            .finish()
+    }
+}
+
+/// A registration with options: `hooks.scope(Scope::Tree).timeout(d).on::<ToolGate>(..)`.
+#[derive(Clone, Copy, Debug)]
+pub struct Registration<'h> {
+    hooks: &'h Hooks,
+    scope: Option<Scope>,
+    timeout: Option<Duration>,
+}
+
+impl Registration<'_> {
+    /// Where it applies.
+    #[must_use]
+    pub const fn scope(mut self, scope: Scope) -> Self {
+        self.scope = Some(scope);
+        self
+    }
+
+    /// How long an async handler may take; then it has failed. A sync handler cannot be stopped.
+    #[must_use]
+    pub const fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = Some(timeout);
+        self
+    }
+
+    /// Registers a handler; see [`Hooks::on`].
+    pub fn on<H: Hook>(self, f: impl SyncHandler<H>) -> HookId {
+        self.register::<H>(Handler::sync(f))
+    }
+
+    /// Registers an async handler; see [`Hooks::on_async`].
+    pub fn on_async<H: Hook>(self, f: impl AsyncHandler<H>) -> HookId {
+        self.register::<H>(Handler::future(f))
+    }
+
+    fn register<H: Hook>(self, handler: Handler<H>) -> HookId {
+        let default = if H::CLASS == Class::Gate { Scope::Tree } else { Scope::Agent };
+        self.hooks.register(H::SLOT, self.scope.unwrap_or(default), self.timeout, Arc::new(handler))
+    }
+}

@@ -1,0 +1,313 @@
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use serde_json::Value;
+use tokio::sync::{Notify, mpsc};
+use tokio_util::sync::CancellationToken;
+
+use super::Extensions;
+use crate::tool_state::{Settled, ToolStateOp, ToolStateSnapshot, ToolStateView};
+use crate::types::ToolOutcome;
+
+/// What a tool is given beside its arguments: who calls, whether to stop, and where to report.
+///
+/// Owned and cheap to clone; clones are the same context. Once the call has settled (its body returned, or was cut), a
+/// clone that lives on can still read, and everything that would add to the call gives [`Settled`].
+#[derive(Clone)]
+pub struct ToolContext {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    parts: ToolContextParts,
+    report: Mutex<Report>,
+    sealed: Notify,
+}
+
+#[derive(Default)]
+struct Report {
+    outcome: Option<ToolOutcome>,
+    sealed: bool,
+}
+
+/// What the loop builds a context from.
+pub(crate) struct ToolContextParts {
+    pub(crate) call_id: Arc<str>,
+    pub(crate) turn_id: Arc<str>,
+    pub(crate) run_id: Arc<str>,
+    pub(crate) session_id: Arc<str>,
+    pub(crate) name: Arc<str>,
+    pub(crate) display_name: Arc<str>,
+    /// Set where the call continues one of an earlier run; else it is made of run and call.
+    pub(crate) idempotency_key: Option<Arc<str>>,
+    /// The call's own token, a child of the run's.
+    pub(crate) cancel: CancellationToken,
+    pub(crate) state: ToolStateView,
+    /// Where updates go; `None` when nobody listens.
+    pub(crate) progress: Option<mpsc::Sender<ToolProgress>>,
+    pub(crate) extensions: Arc<Extensions>,
+}
+
+/// What a call leaves behind beside its result.
+#[derive(Debug)]
+#[allow(dead_code, reason = "read by the loop")]
+pub(crate) struct Settlement {
+    pub(crate) outcome: Option<ToolOutcome>,
+    /// To be committed if the body ended well.
+    pub(crate) ops: Vec<ToolStateOp>,
+}
+
+/// An update of a running call.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct ToolProgress {
+    /// The call.
+    pub call_id: Arc<str>,
+    /// What the tool says.
+    pub update: ToolUpdate,
+}
+
+/// What a tool says while it runs.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum ToolUpdate {
+    /// In words.
+    Text(String),
+    /// As JSON, in a form that tool and host agreed on.
+    Value(Value),
+}
+
+impl From<String> for ToolUpdate {
+    fn from(text: String) -> Self {
+        Self::Text(text)
+    }
+}
+
+impl From<&str> for ToolUpdate {
+    fn from(text: &str) -> Self {
+        Self::Text(text.to_owned())
+    }
+}
+
+impl From<Value> for ToolUpdate {
+    fn from(value: Value) -> Self {
+        Self::Value(value)
+    }
+}
+
+impl ToolContext {
+    pub(crate) fn new(parts: ToolContextParts) -> Self {
+        Self { inner: Arc::new(Inner { parts, report: Mutex::default(), sealed: Notify::new() }) }
+    }
+
+    /// A context outside any agent, to call a tool from its own tests. The ids are fixed (`call`, `turn`, `run`,
+    /// `session`), the state is empty, and nobody listens to updates.
+    ///
+    /// ```
+    /// use serde_json::json;
+    /// use zidane::tool::{NoInput, Tool, ToolContext, tool_fn};
+    ///
+    /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+    /// let count = tool_fn("count", "Counts its calls", |_: NoInput, cx: ToolContext| async move {
+    ///     cx.state().update("n", |old| old.and_then(|n| n.as_u64()).unwrap_or(0) + 1)?;
+    ///     Ok(())
+    /// });
+    /// let cx = ToolContext::for_test("count");
+    /// count.call(json!({}), cx.clone()).await.unwrap();
+    /// assert_eq!(cx.state().get("n").as_deref(), Some(&json!(1)));
+    /// # });
+    /// ```
+    pub fn for_test(name: impl Into<Arc<str>>) -> Self {
+        Self::for_test_with(name, Extensions::new(), ToolStateSnapshot::new())
+    }
+
+    /// The same with things of the host's and a state to begin with.
+    pub fn for_test_with(name: impl Into<Arc<str>>, extensions: Extensions, state: ToolStateSnapshot) -> Self {
+        let name = name.into();
+        Self::new(ToolContextParts {
+            call_id: "call".into(),
+            turn_id: "turn".into(),
+            run_id: "run".into(),
+            session_id: "session".into(),
+            display_name: Arc::clone(&name),
+            name,
+            idempotency_key: None,
+            cancel: CancellationToken::new(),
+            state: ToolStateView::new(state),
+            progress: None,
+            extensions: Arc::new(extensions),
+        })
+    }
+
+    /// The provider's id of the call.
+    #[must_use]
+    pub fn call_id(&self) -> &str {
+        &self.inner.parts.call_id
+    }
+
+    /// The assistant turn that made the call.
+    #[must_use]
+    pub fn turn_id(&self) -> &str {
+        &self.inner.parts.turn_id
+    }
+
+    /// The run.
+    #[must_use]
+    pub fn run_id(&self) -> &str {
+        &self.inner.parts.run_id
+    }
+
+    /// The session.
+    #[must_use]
+    pub fn session_id(&self) -> &str {
+        &self.inner.parts.session_id
+    }
+
+    /// The tool's canonical name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.inner.parts.name
+    }
+
+    /// What the model knows the tool as: its alias, else the canonical name.
+    #[must_use]
+    pub fn display_name(&self) -> &str {
+        &self.inner.parts.display_name
+    }
+
+    /// The same text each time this call is run, also after a crash, and another for every other call: for services that
+    /// do a thing once per key. `{run}:{call}`.
+    #[must_use]
+    pub fn idempotency_key(&self) -> String {
+        let parts = &self.inner.parts;
+        match &parts.idempotency_key {
+            Some(key) => key.as_ref().into(),
+            None => format!("{}:{}", parts.run_id, parts.call_id),
+        }
+    }
+
+    /// Waits until the call is to stop: the run was aborted, or the call timed out. The body then has the tool's grace
+    /// left. Cancel safe.
+    pub async fn cancelled(&self) {
+        self.inner.parts.cancel.cancelled().await;
+    }
+
+    /// Whether the call is to stop.
+    #[must_use]
+    pub fn is_cancelled(&self) -> bool {
+        self.inner.parts.cancel.is_cancelled()
+    }
+
+    /// The token behind [`cancelled`](Self::cancelled), to hand on. Cancelling it cancels this call only.
+    #[must_use]
+    pub fn cancel_token(&self) -> &CancellationToken {
+        &self.inner.parts.cancel
+    }
+
+    /// The tool state as this call sees it.
+    #[must_use]
+    pub fn state(&self) -> &ToolStateView {
+        &self.inner.parts.state
+    }
+
+    /// A thing of the host's, by its type.
+    #[must_use]
+    pub fn get<T: Send + Sync + 'static>(&self) -> Option<&T> {
+        self.inner.parts.extensions.get()
+    }
+
+    /// Says what the call did to what it changes. The last report wins. Advisory: it does not end the call, and does not
+    /// make its result an error.
+    ///
+    /// # Errors
+    /// [`Settled`] once the call has ended.
+    pub fn report_outcome(&self, outcome: ToolOutcome) -> Result<(), Settled> {
+        let mut report = self.report();
+        if report.sealed {
+            return Err(Settled);
+        }
+        report.outcome = Some(outcome);
+        Ok(())
+    }
+
+    /// What was reported last.
+    #[must_use]
+    pub fn outcome(&self) -> Option<ToolOutcome> {
+        self.report().outcome
+    }
+
+    /// Sends an update to whoever watches the run; does nothing when nobody does. Waits for room, so that a tool cannot
+    /// outrun its listener. Updates of one task arrive in order, and none after the end of the call. Dropping the future
+    /// while it waits sends nothing.
+    ///
+    /// # Errors
+    /// [`Settled`] once the call has ended, also while waiting.
+    pub async fn progress(&self, update: impl Into<ToolUpdate> + Send) -> Result<(), Settled> {
+        let mut sealed = pin!(self.inner.sealed.notified());
+        // Listen before looking, or a seal in between goes unheard.
+        sealed.as_mut().enable();
+        let Some(sender) = self.progress_sender()? else { return Ok(()) };
+        let permit = tokio::select! {
+            biased;
+            () = sealed => return Err(Settled),
+            permit = sender.reserve() => permit.map_err(|_closed| Settled)?,
+        };
+        self.send(permit, update.into())
+    }
+
+    /// Sends an update if there is room, and drops it otherwise: for bodies that cannot wait. `true` unless it was
+    /// dropped.
+    ///
+    /// # Errors
+    /// [`Settled`] once the call has ended.
+    pub fn try_progress(&self, update: impl Into<ToolUpdate>) -> Result<bool, Settled> {
+        let Some(sender) = self.progress_sender()? else { return Ok(true) };
+        match sender.try_reserve() {
+            Ok(permit) => self.send(permit, update.into()).map(|()| true),
+            Err(mpsc::error::TrySendError::Full(())) => Ok(false),
+            Err(mpsc::error::TrySendError::Closed(())) => Err(Settled),
+        }
+    }
+
+    /// Ends the call: nothing can be added from here on, and every update sent is in the channel.
+    #[allow(dead_code, reason = "used by the loop")]
+    pub(crate) fn seal(&self) -> Settlement {
+        let outcome = {
+            let mut report = self.report();
+            report.sealed = true;
+            report.outcome
+        };
+        self.inner.sealed.notify_waiters();
+        Settlement { outcome, ops: self.inner.parts.state.seal() }
+    }
+
+    fn progress_sender(&self) -> Result<Option<&mpsc::Sender<ToolProgress>>, Settled> {
+        if self.report().sealed { Err(Settled) } else { Ok(self.inner.parts.progress.as_ref()) }
+    }
+
+    fn send(&self, permit: mpsc::Permit<'_, ToolProgress>, update: ToolUpdate) -> Result<(), Settled> {
+        let progress = ToolProgress { call_id: Arc::clone(&self.inner.parts.call_id), update };
+        // Under the lock, so that no update gets in after the seal. Sending only stores it and wakes the reader.
+        let report = self.report();
+        if report.sealed {
+            return Err(Settled);
+        }
+        permit.send(progress);
+        drop(report);
+        Ok(())
+    }
+
+    fn report(&self) -> MutexGuard<'_, Report> {
+        self.inner.report.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl std::fmt::Debug for ToolContext {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ToolContext")
+            .field("call_id", &self.inner.parts.call_id)
+            .field("name", &self.inner.parts.name)
+            .field("run_id", &self.inner.parts.run_id)
+            .finish_non_exhaustive()
+    }
+}
