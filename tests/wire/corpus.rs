@@ -114,8 +114,9 @@ impl Exchange {
         self.headers.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
     }
 
-    /// The model that was asked for.
+    /// The model that was asked for. Azure has it in the path.
     pub fn model(&self) -> String {
-        string(&self.request["model"])
+        let deployment = self.path.split_once("/deployments/").and_then(|(_, rest)| rest.split('/').next());
+        self.request["model"].as_str().or(deployment).unwrap_or_default().to_owned()
     }
 }

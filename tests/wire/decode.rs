@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use zidane::provider::RawResponse;
 use zidane::provider::openai_chat::{ChatProfile, OpenAiChat};
+use zidane::{Agent, AgentBuilder};
 
 use super::corpus::{Exchange, Protocol};
 use super::got::{self, Got};
@@ -19,13 +20,21 @@ pub fn decode(protocol: Protocol, vendor: &str, exchange: &Exchange, pieces: Vec
     let model = exchange.model();
     let response = RawResponse::recorded(exchange.status, exchange.headers.clone(), pieces);
     got::collect(|| match protocol {
-        Protocol::Chat => chat(vendor).decode(&model, response),
+        Protocol::Chat => chat(vendor, "http://127.0.0.1:9/v1").decode(&model, response),
         Protocol::Anthropic | Protocol::Left => unreachable!("not built"),
     })
 }
 
+/// An agent on the crate's provider for that protocol, with a server at `url`.
+pub fn agent(protocol: Protocol, vendor: &str, url: &str) -> AgentBuilder {
+    match protocol {
+        Protocol::Chat => Agent::builder().provider(chat(vendor, &format!("{url}/v1"))),
+        Protocol::Anthropic | Protocol::Left => unreachable!("not built"),
+    }
+}
+
 /// The provider as a host would set it up for a vendor; one without a profile of its own gets the plain one.
-fn chat(vendor: &str) -> OpenAiChat {
-    let profile = ChatProfile::by_vendor(vendor).unwrap_or_else(|| ChatProfile::custom("http://127.0.0.1:9/v1"));
-    OpenAiChat::builder().profile(profile).base_url("http://127.0.0.1:9/v1").api_key("test").build().unwrap()
+fn chat(vendor: &str, url: &str) -> OpenAiChat {
+    let profile = ChatProfile::by_vendor(vendor).unwrap_or_else(|| ChatProfile::custom(url.to_owned()));
+    OpenAiChat::builder().profile(profile).base_url(url).api_key("test").build().unwrap()
 }

@@ -4,7 +4,9 @@
 //! Both sides are read into the same wire-neutral form first (`meaning`), by readers that know nothing of the crate.
 
 pub mod compare;
+pub mod drive;
 pub mod meaning;
 pub mod plan;
+pub mod prefix;
 pub mod read_anthropic;
 pub mod read_chat;
