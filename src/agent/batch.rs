@@ -1,4 +1,5 @@
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use tokio::sync::mpsc;
 use uuid::Uuid;
@@ -105,6 +106,7 @@ impl TurnLoop {
                     settled = batch.next() => {
                         let Some((index, done)) = settled else { break };
                         let done = done.map_err(step_error)?;
+                        cx.firing.base.replaying.store(done.replayed, Ordering::Relaxed);
                         while let Ok(update) = progress.try_recv() {
                             self.progress(&calls, update).await;
                         }

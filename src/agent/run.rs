@@ -159,7 +159,7 @@ async fn drive(plan: Plan, sink: Option<Sink>, away: Arc<ReaderAway>) -> Result<
     let abort = active.claim.abort.clone();
     let firing = Firing {
         hooks: agent.hooks.clone(),
-        base: HookBase { run: Arc::clone(&info), agent: agent.handle.clone(), replaying: false },
+        base: HookBase { run: Arc::clone(&info), agent: agent.handle.clone(), replaying: Arc::default() },
         abort: abort.clone(),
         grace: agent.options.cancel_grace,
     };

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::context::RunCx;
 use super::seam::Job;
 use crate::durable::{StepCx, StepError, StepKind};
+use crate::hooks::{SystemBefore, SystemBeforeCx};
 use crate::types::SessionContentBlock;
 
 /// The version of the loop's step order. A change of the order raises it.
@@ -23,6 +24,10 @@ pub(super) struct StartOut {
     pub(super) model: String,
     pub(super) prompt: Vec<SessionContentBlock>,
     pub(super) session_turns: usize,
+    /// The system text, as hooks left it.
+    pub(super) system: Option<Arc<str>>,
+    /// The hook that failed, and why.
+    pub(super) failed: Option<(String, String)>,
 }
 
 impl Job for StartJob {
@@ -34,7 +39,16 @@ impl Job for StartJob {
     }
 
     async fn run(self, _: StepCx) -> Result<StartOut, StepError> {
-        let model = self.cx.agent.head.model.clone();
-        Ok(StartOut { loop_version: LOOP_VERSION, model, prompt: self.prompt, session_turns: self.session_turns })
+        let Self { cx, prompt, session_turns } = self;
+        let mut system = cx.agent.head.system.clone();
+        let mut failed = None;
+        if cx.firing.has::<SystemBefore>() {
+            let mut hook_cx = SystemBeforeCx::new(&cx.firing.base, &mut system);
+            if let Err(failure) = cx.firing.fire::<SystemBefore>(&mut hook_cx).await {
+                failed = Some((failure.hook.to_owned(), failure.cause.to_string()));
+            }
+        }
+        let model = cx.agent.head.model.clone();
+        Ok(StartOut { loop_version: LOOP_VERSION, model, prompt, session_turns, system, failed })
     }
 }

@@ -1,4 +1,5 @@
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use uuid::Uuid;
 
@@ -14,10 +15,9 @@ use crate::control::{QueueKind, QueuedMessage};
 use crate::durable::DurableRun;
 use crate::hooks::{
     AgentStart, AgentStartCx, QueueUpdate, QueueUpdateCx, SessionRepaired, SessionRepairedCx, SteerInject,
-    SteerInjectCx, SystemBefore, SystemBeforeCx, ToolStateLoadFailed, ToolStateLoadFailedCx, TurnAfter, TurnAfterCx,
-    TurnUsageHook, TurnUsageHookCx,
+    SteerInjectCx, ToolStateLoadFailed, ToolStateLoadFailedCx, TurnAfter, TurnAfterCx, TurnUsageHook, TurnUsageHookCx,
 };
-use crate::provider::{HistoryTurn, Provider as _, RequestHead};
+use crate::provider::{HistoryTurn, ProviderError, RequestHead};
 use crate::session::{child_id, repair};
 use crate::types::{
     AgentStats, Extra, PendingCall, Prompt, Role, SessionContentBlock, SessionTurn, Timestamp, TurnFinishReason,
@@ -45,6 +45,13 @@ pub(super) struct TurnLoop {
     continued_empty: bool,
     /// A paused turn goes back as it is; no text may come between.
     unresolved: bool,
+}
+
+/// What came from outside at a boundary, and when.
+#[derive(Default)]
+struct Boundary {
+    at: Timestamp,
+    input: BoundaryOut,
 }
 
 /// What the loop does after a turn.
@@ -119,11 +126,11 @@ impl TurnLoop {
             if self.is_aborted() {
                 return Ok(StopCause::Aborted);
             }
-            if self.max_turns.is_some_and(|max| self.number >= max) {
+            if self.turns_are_up() {
                 return Ok(StopCause::MaxTurns);
             }
             if !self.unresolved {
-                self.deliver(QueueKind::Steering, std::mem::take(&mut boundary.steering)).await?;
+                self.deliver(QueueKind::Steering, std::mem::take(&mut boundary.input.steering), boundary.at).await?;
             }
             let next = self.model_turn().await?;
             if self.is_aborted() {
@@ -133,23 +140,30 @@ impl TurnLoop {
                 Next::Stop(stop) => return Ok(stop),
                 Next::Turn => {
                     boundary = self.boundary(false).await?;
-                    if boundary.drain {
+                    if boundary.input.drain {
                         return Ok(StopCause::Drained);
                     }
                 }
                 Next::Ending => {
                     boundary = self.boundary(true).await?;
-                    let follow_up = boundary.follow_up.take();
-                    if boundary.drain || (boundary.steering.is_empty() && follow_up.is_none()) {
+                    let follow_up = boundary.input.follow_up.take();
+                    if boundary.input.drain
+                        || self.turns_are_up()
+                        || (boundary.input.steering.is_empty() && follow_up.is_none())
+                    {
                         return Ok(if self.is_aborted() { StopCause::Aborted } else { StopCause::Stop });
                     }
                     if self.is_aborted() {
                         return Ok(StopCause::Aborted);
                     }
-                    self.deliver(QueueKind::FollowUp, follow_up.into_iter().collect()).await?;
+                    self.deliver(QueueKind::FollowUp, follow_up.into_iter().collect(), boundary.at).await?;
                 }
             }
         }
+    }
+
+    fn turns_are_up(&self) -> bool {
+        self.max_turns.is_some_and(|max| self.number >= max)
     }
 
     /// Everything before the first turn. `Some` when the run is over already.
@@ -159,23 +173,19 @@ impl TurnLoop {
         if cx.firing.has::<AgentStart>() {
             cx.firing.observe::<AgentStart>(&mut AgentStartCx::new(&cx.firing.base, &blocks)).await;
         }
+        // Checked before anything is stored, sent or recorded.
+        cx.agent.provider.check(&self.head.model, &blocks).map_err(provider_error)?;
         self.load_state().await?;
-        self.repair().await;
-        cx.agent.provider.check(&self.head.model, &blocks).map_err(|error| RunErrorKind::Provider(Box::new(error)))?;
-        if cx.firing.has::<SystemBefore>() {
-            let mut system = self.head.system.clone();
-            let mut hook_cx = SystemBeforeCx::new(&cx.firing.base, &mut system);
-            cx.firing.fire::<SystemBefore>(&mut hook_cx).await.map_err(|failure| RunErrorKind::Hook {
-                hook: failure.hook.to_owned(),
-                message: failure.cause.to_string(),
-            })?;
-            if system != self.head.system {
-                Arc::make_mut(&mut self.head).system = system;
-            }
-        }
         let start = StartJob { cx: Arc::clone(&cx), prompt: blocks, session_turns: cx.agent.session.len() };
         let started = self.step(start).await?;
         let at = cx.time(started.at).await;
+        if let Some((hook, message)) = started.out.failed {
+            return Err(RunErrorKind::Hook { hook, message });
+        }
+        if started.out.system != self.head.system {
+            Arc::make_mut(&mut self.head).system = started.out.system;
+        }
+        self.repair(at).await;
         if started.out.prompt.is_empty() {
             return self.begin_without_prompt().await;
         }
@@ -199,14 +209,14 @@ impl TurnLoop {
         if open {
             return Ok(None);
         }
-        let mut boundary = self.boundary(true).await?;
-        if !boundary.steering.is_empty() {
-            self.deliver(QueueKind::Steering, boundary.steering).await?;
+        let Boundary { at, input } = self.boundary(true).await?;
+        if !input.steering.is_empty() {
+            self.deliver(QueueKind::Steering, input.steering, at).await?;
             return Ok(None);
         }
-        match boundary.follow_up.take() {
+        match input.follow_up {
             Some(message) => {
-                self.deliver(QueueKind::FollowUp, vec![message]).await?;
+                self.deliver(QueueKind::FollowUp, vec![message], at).await?;
                 Ok(None)
             }
             None => Err(RunErrorKind::NothingToDo),
@@ -230,11 +240,10 @@ impl TurnLoop {
     }
 
     /// Settles what an earlier run left open.
-    async fn repair(&self) {
+    async fn repair(&self, at: Timestamp) {
         let cx = &self.cx;
         let kept = cx.agent.session.take_results();
-        let now = cx.clock.now().await;
-        let repaired = repair(&cx.agent.session.history(), kept, &cx.info.run_id, now);
+        let repaired = repair(&cx.agent.session.history(), kept, &cx.info.run_id, at);
         let Some(repaired) = repaired else { return };
         self.push(repaired.turn);
         if cx.firing.has::<SessionRepaired>() {
@@ -244,26 +253,34 @@ impl TurnLoop {
     }
 
     pub(super) async fn step<J: super::seam::Job>(&self, job: J) -> Result<Done<J::Out>, RunErrorKind> {
-        self.seam.one(job).await.map_err(step_error)
+        let done = self.seam.one(job).await.map_err(step_error)?;
+        self.cx.firing.base.replaying.store(done.replayed, Ordering::Relaxed);
+        Ok(done)
     }
 
     /// Reads what came from outside. Without a record to keep, nothing is done when nothing waits.
-    async fn boundary(&mut self, ending: bool) -> Result<BoundaryOut, RunErrorKind> {
+    async fn boundary(&mut self, ending: bool) -> Result<Boundary, RunErrorKind> {
         let handle = &self.cx.agent.handle;
         let quiet = !handle.has_queued(QueueKind::Steering)
             && !(ending && handle.has_queued(QueueKind::FollowUp))
             && !handle.draining();
         if !self.seam.is_durable() && quiet {
-            return Ok(BoundaryOut::default());
+            return Ok(Boundary::default());
         }
         let job = BoundaryJob { cx: Arc::clone(&self.cx), number: self.number, ending };
-        let out = self.step(job).await?.out;
-        self.aborted |= out.aborted;
-        Ok(out)
+        let done = self.step(job).await?;
+        self.aborted |= done.out.aborted;
+        let at = self.cx.time(done.at).await;
+        Ok(Boundary { at, input: done.out })
     }
 
     /// Makes turns of queued messages, then takes them off their queue.
-    async fn deliver(&mut self, kind: QueueKind, messages: Vec<QueuedMessage>) -> Result<(), RunErrorKind> {
+    async fn deliver(
+        &mut self,
+        kind: QueueKind,
+        messages: Vec<QueuedMessage>,
+        at: Timestamp,
+    ) -> Result<(), RunErrorKind> {
         if messages.is_empty() {
             return Ok(());
         }
@@ -271,15 +288,11 @@ impl TurnLoop {
         let origin = if kind == QueueKind::Steering { TurnOrigin::Steering } else { TurnOrigin::FollowUp };
         let ids: Vec<_> = messages.iter().map(|message| message.id).collect();
         let mut turns = Vec::with_capacity(messages.len());
-        let now = cx.clock.now().await;
         for message in messages {
             let blocks = prompt_blocks(message.prompt);
-            cx.agent
-                .provider
-                .check(&self.head.model, &blocks)
-                .map_err(|error| RunErrorKind::Provider(Box::new(error)))?;
+            cx.agent.provider.check(&self.head.model, &blocks).map_err(provider_error)?;
             if !blocks.is_empty() {
-                turns.push((message.id, self.turn(self.uuid(), Role::User, origin, blocks, now)));
+                turns.push((message.id, self.turn(self.uuid(), Role::User, origin, blocks, at)));
             }
         }
         // No await from here to `delivered`: a message is either queued or in the session.
@@ -482,6 +495,10 @@ impl TurnLoop {
         let id = child_id(&after.id, "continue");
         self.push(self.turn(id, Role::User, origin, vec![SessionContentBlock::text(text)], at));
     }
+}
+
+fn provider_error(error: ProviderError) -> RunErrorKind {
+    RunErrorKind::Provider(Box::new(error))
 }
 
 pub(super) fn step_error(error: SeamError) -> RunErrorKind {

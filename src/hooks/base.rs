@@ -1,4 +1,5 @@
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::control::AgentHandle;
 
@@ -7,7 +8,7 @@ use crate::control::AgentHandle;
 pub struct HookBase {
     pub(crate) run: Arc<RunInfo>,
     pub(crate) agent: AgentHandle,
-    pub(crate) replaying: bool,
+    pub(crate) replaying: Arc<AtomicBool>,
 }
 
 /// The identity of a run.
@@ -51,8 +52,8 @@ impl HookBase {
 
     /// The event is told again from a recorded run; ids and times are those of the first telling.
     #[must_use]
-    pub const fn replaying(&self) -> bool {
-        self.replaying
+    pub fn replaying(&self) -> bool {
+        self.replaying.load(Ordering::Relaxed)
     }
 
     /// The agent: steer it, queue a follow-up, abort it.

@@ -329,6 +329,18 @@ impl ScriptedProvider {
         self.change(|inner| inner.prefix_breaks = true)
     }
 
+    /// Passes over the first `replies` answers, as if they had been given.
+    pub fn skip(&self, replies: usize) {
+        let mut state = self.lock();
+        for _ in 0..replies {
+            let Some(reply) = state.replies.pop_front() else { return };
+            let calls = reply.steps.iter().filter(|step| matches!(step, Step::Call { .. })).count();
+            if reply.refused.is_none() {
+                state.calls = state.calls.saturating_add(calls as u64);
+            }
+        }
+    }
+
     /// Adds an answer.
     pub fn push(&self, reply: Reply) {
         self.lock().replies.push_back(reply);

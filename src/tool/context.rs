@@ -311,3 +311,100 @@ impl std::fmt::Debug for ToolContext {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn watched(room: usize) -> (ToolContext, mpsc::Receiver<ToolProgress>) {
+        let (sender, receiver) = mpsc::channel(room);
+        let parts = ToolContextParts {
+            call_id: "c1".into(),
+            turn_id: "t1".into(),
+            run_id: "r1".into(),
+            session_id: "s1".into(),
+            name: "read_file".into(),
+            display_name: "Read".into(),
+            idempotency_key: None,
+            cancel: CancellationToken::new(),
+            state: ToolStateView::new(ToolStateSnapshot::new()),
+            progress: Some(sender),
+            extensions: Arc::default(),
+        };
+        (ToolContext::new(parts), receiver)
+    }
+
+    fn texts(receiver: &mut mpsc::Receiver<ToolProgress>) -> Vec<ToolUpdate> {
+        std::iter::from_fn(|| receiver.try_recv().ok()).map(|progress| progress.update).collect()
+    }
+
+    #[tokio::test]
+    async fn updates_arrive_in_order_and_wait_for_room() {
+        let (cx, mut receiver) = watched(1);
+        cx.progress("1").await.unwrap();
+        let mut second = Box::pin(cx.progress(Value::from(2)));
+        assert!(futures::poll!(second.as_mut()).is_pending());
+        assert_eq!(cx.try_progress("dropped"), Ok(false));
+        let first = receiver.recv().await.unwrap();
+        assert_eq!((&*first.call_id, first.update), ("c1", "1".into()));
+        second.await.unwrap();
+        assert_eq!(receiver.recv().await.unwrap().update, ToolUpdate::Value(2.into()));
+        assert_eq!(cx.try_progress("3"), Ok(true));
+        assert_eq!(texts(&mut receiver), ["3".into()]);
+    }
+
+    #[tokio::test]
+    async fn nothing_gets_in_after_the_seal() {
+        let (cx, mut receiver) = watched(1);
+        let left_behind = cx.clone();
+        cx.progress("in time").await.unwrap();
+        cx.state().set("k", 1).unwrap();
+        cx.report_outcome(ToolOutcome::Edited).unwrap();
+        let mut waiting = Box::pin(left_behind.progress("late"));
+        assert!(futures::poll!(waiting.as_mut()).is_pending());
+
+        let settlement = cx.seal();
+        assert_eq!(settlement.outcome, Some(ToolOutcome::Edited));
+        assert_eq!(settlement.ops, [ToolStateOp::set("k", 1)]);
+        assert_eq!(waiting.await, Err(Settled), "it does not wait for room that is not coming");
+        assert_eq!(texts(&mut receiver), ["in time".into()]);
+        assert_eq!(left_behind.progress("later").await, Err(Settled));
+        assert_eq!(left_behind.try_progress("later"), Err(Settled));
+        assert_eq!(left_behind.report_outcome(ToolOutcome::Failed), Err(Settled));
+        assert_eq!(left_behind.state().set("k", 2), Err(Settled));
+        assert_eq!(left_behind.state().get("k").as_deref(), Some(&Value::from(1)));
+        assert_eq!(texts(&mut receiver), []);
+        let again = cx.seal();
+        assert_eq!((again.outcome, again.ops), (Some(ToolOutcome::Edited), vec![]));
+    }
+
+    /// Tasks that a body leaves behind race the seal; what was said to be sent is in the channel by then.
+    #[test]
+    fn an_update_that_was_accepted_was_sent_before_the_seal() {
+        for _ in 0..200 {
+            let (cx, mut receiver) = watched(8);
+            let racing = cx.clone();
+            let task = std::thread::spawn(move || (0..4).filter(|_| racing.try_progress("x") == Ok(true)).count());
+            let _ = cx.seal();
+            let at_seal = texts(&mut receiver).len();
+            assert_eq!(task.join().unwrap(), at_seal);
+            assert_eq!(texts(&mut receiver).len(), 0);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_listener_that_went_away_ends_the_call_for_the_tool() {
+        let (cx, receiver) = watched(1);
+        drop(receiver);
+        assert_eq!(cx.progress("x").await, Err(Settled));
+        assert_eq!(cx.try_progress("x"), Err(Settled));
+    }
+
+    #[test]
+    fn the_key_of_an_earlier_run_is_kept() {
+        let cx = ToolContext::for_test("t");
+        assert_eq!(cx.idempotency_key(), "run:call");
+        let (cx, _receiver) = watched(1);
+        assert_eq!((cx.idempotency_key().as_str(), cx.name(), cx.display_name()), ("r1:c1", "read_file", "Read"));
+    }
+}

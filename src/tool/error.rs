@@ -58,7 +58,7 @@ impl ToolError {
         self.source.as_deref()
     }
 
-    /// What the model reads when the tool has this name.
+    /// What the model reads when it knows the tool by this name.
     #[allow(dead_code, reason = "used by the loop")]
     pub(crate) fn for_model(&self, name: &str) -> Cow<'_, str> {
         match &self.model {
@@ -122,5 +122,17 @@ impl<T, E: Into<BoxError>> ToolResultExt<T> for Result<T, E> {
 
     fn expose(self) -> Result<T, ToolError> {
         self.map_err(ToolError::expose)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hidden_cause_leaves_the_name_of_the_tool() {
+        let error = ToolError::from(std::io::Error::other("10.0.0.7 refused"));
+        assert_eq!(error.for_model("Read"), "The tool `Read` failed.");
+        assert_eq!(ToolError::from("no such file").for_model("Read"), "no such file");
     }
 }

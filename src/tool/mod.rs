@@ -104,4 +104,5 @@ pub trait Tool: Send + Sync {
     async fn call(&self, input: Value, cx: ToolContext) -> Result<ToolOutput, ToolError>;
 }
 
+// Tools are kept as `Arc<dyn Tool>`.
 const _: Option<&dyn Tool> = None;

@@ -1,5 +1,3 @@
-use std::fmt::Write as _;
-
 use serde_json::Value;
 
 use super::normalise;
@@ -14,6 +12,9 @@ const MAX_MESSAGE: usize = 240;
 /// Bytes of one violation's pointer: property names are the model's.
 #[cfg(feature = "json-schema")]
 const MAX_POINTER: usize = 160;
+/// How deep the errors of branches within branches are looked into.
+#[cfg(feature = "json-schema")]
+const MAX_BRANCH_DEPTH: usize = 8;
 /// How deep a schema may be nested.
 const MAX_SCHEMA_DEPTH: usize = 128;
 
@@ -176,20 +177,14 @@ fn depth_exceeds(value: &Value, limit: usize) -> bool {
     false
 }
 
-/// At most `limit` bytes of a text, cut between characters, with `…` where something is missing.
+/// The start of a text, `limit` bytes at most, cut between characters, with `…` where something is missing.
+#[cfg(feature = "json-schema")]
 pub(super) fn clip(text: &str, limit: usize) -> String {
     if text.len() <= limit {
         return text.to_owned();
     }
-    let mut clipped = String::with_capacity(limit);
-    for c in text.chars() {
-        if clipped.len().saturating_add(c.len_utf8()) > limit {
-            break;
-        }
-        clipped.push(c);
-    }
-    let _ = write!(clipped, "…");
-    clipped
+    let start = text.get(..text.floor_char_boundary(limit)).unwrap_or_default();
+    format!("{start}…")
 }
 
 #[cfg(feature = "json-schema")]
@@ -226,7 +221,7 @@ mod with_schema {
             }
             let mut violations: Vec<Violation> = Vec::new();
             for error in self.validator.iter_errors(value).take(MAX_VIOLATIONS.saturating_add(1)) {
-                describe(&error, &mut violations);
+                describe(&error, &mut violations, 0);
             }
             let more = violations.len() > MAX_VIOLATIONS;
             violations.truncate(MAX_VIOLATIONS);
@@ -237,8 +232,20 @@ mod with_schema {
         }
     }
 
-    fn describe(error: &ValidationError<'_>, violations: &mut Vec<Violation>) {
+    fn describe(error: &ValidationError<'_>, violations: &mut Vec<Violation>, depth: usize) {
+        if violations.len() > MAX_VIOLATIONS {
+            return;
+        }
         let place = error.instance_path().as_str();
+        if let ValidationErrorKind::AnyOf { context } | ValidationErrorKind::OneOfNotValid { context } = error.kind()
+            && depth < MAX_BRANCH_DEPTH
+            && let Some(branch) = meant(context, place)
+        {
+            for error in branch {
+                describe(error, violations, depth.saturating_add(1));
+            }
+            return;
+        }
         let mut add = |pointer: &str, message: &str| {
             violations.push(Violation { pointer: clip(pointer, MAX_POINTER), message: clip(message, MAX_MESSAGE) });
         };
@@ -265,6 +272,24 @@ mod with_schema {
             }
             _ => add(place, &error.masked().to_string()),
         }
+    }
+
+    /// Of branches that all refused, the one whose errors are worth reading: the only one of the right type and with the
+    /// right tag.
+    fn meant<'a, 'e>(branches: &'a [Vec<ValidationError<'e>>], place: &str) -> Option<&'a [ValidationError<'e>]> {
+        let is_other = |error: &ValidationError<'_>| {
+            let at = error.instance_path().as_str();
+            match error.kind() {
+                ValidationErrorKind::Type { .. } => at == place,
+                ValidationErrorKind::Constant { .. } | ValidationErrorKind::Enum { .. } => {
+                    at.strip_prefix(place).is_some_and(|below| below.matches('/').count() <= 1)
+                }
+                _ => false,
+            }
+        };
+        let mut fitting = branches.iter().filter(|errors| !errors.is_empty() && !errors.iter().any(is_other));
+        let first = fitting.next()?;
+        fitting.next().is_none().then_some(first)
     }
 
     fn expected_types(kind: &TypeKind) -> (String, bool) {
