@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
-use super::profile::{ChatProfile, KeyHeader};
 use super::OpenAiChat;
+use super::profile::{ChatProfile, KeyHeader};
 use crate::provider::http::{Http, HttpOptions};
 use crate::provider::{ProviderError, ProviderErrorKind, Secret};
 

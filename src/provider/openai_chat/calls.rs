@@ -22,6 +22,8 @@ struct Call {
     index: Option<i64>,
     id: String,
     name: String,
+    /// The id under which it was announced.
+    announced: String,
     custom: bool,
     /// The block, once the call was announced.
     block: Option<u32>,
@@ -55,11 +57,7 @@ pub(super) enum BadCall {
 
 impl Calls {
     /// Takes a piece. Gives the block if all it did was to add argument text to an announced call.
-    pub(super) fn take(
-        &mut self,
-        piece: &CallPiece<'_>,
-        sink: &mut CallSink<'_>,
-    ) -> Result<Option<u32>, BadCall> {
+    pub(super) fn take(&mut self, piece: &CallPiece<'_>, sink: &mut CallSink<'_>) -> Result<Option<u32>, BadCall> {
         let position = match self.find(piece) {
             Some(position) => position,
             None => self.open(piece, sink),
@@ -112,7 +110,8 @@ impl Calls {
     }
 
     fn find(&self, piece: &CallPiece<'_>) -> Option<usize> {
-        let at = |position: usize| self.calls.get(position).filter(|call| !call.is_followed_by(piece)).map(|_| position);
+        let at =
+            |position: usize| self.calls.get(position).filter(|call| !call.is_followed_by(piece)).map(|_| position);
         if piece.index.is_some() {
             let position = self.calls.iter().rposition(|call| call.index == piece.index)?;
             let call = self.calls.get(position)?;
@@ -146,6 +145,7 @@ impl Calls {
             index: piece.index,
             id: String::new(),
             name: String::new(),
+            announced: String::new(),
             custom: piece.custom,
             block: None,
             held: held.to_owned(),
@@ -166,6 +166,7 @@ impl Calls {
         let Some(call) = self.calls.get_mut(position) else { return };
         let block = sink.next_block();
         call.block = Some(block);
+        call.announced.clone_from(&id);
         let name = sink.names.original(&call.name).to_owned();
         sink.out.push_back(StreamEvent::ToolCallStart { block, id, name });
         if !call.held.is_empty() {
@@ -176,7 +177,7 @@ impl Calls {
     /// The id as given, with a suffix when an earlier call of this answer has it too.
     fn unique_id(&self, position: usize) -> String {
         let Some(call) = self.calls.get(position) else { return String::new() };
-        let taken = |id: &str| self.calls.iter().take(position).any(|other| other.id == id);
+        let taken = |id: &str| self.calls.iter().take(position).any(|other| other.announced == id);
         if call.id.is_empty() || !taken(&call.id) {
             return call.id.clone();
         }
@@ -204,11 +205,6 @@ impl Calls {
     /// Whether any call was announced and ended.
     pub(super) fn any_ended(&self) -> bool {
         self.calls.iter().any(|call| call.ended)
-    }
-
-    /// Whether any call began.
-    pub(super) const fn is_empty(&self) -> bool {
-        self.calls.is_empty()
     }
 }
 
@@ -259,4 +255,123 @@ fn escaped(text: &str) -> std::borrow::Cow<'_, str> {
     }
     let quoted = serde_json::Value::from(text).to_string();
     quoted.get(1..quoted.len().saturating_sub(1)).unwrap_or_default().to_owned().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn piece<'a>(index: impl Into<Option<i64>>, id: &'a str, name: &'a str, arguments: &'a str) -> CallPiece<'a> {
+        CallPiece { index: index.into(), id, name, arguments, ..CallPiece::default() }
+    }
+
+    /// The calls as `id name arguments`, with `…` for one without end.
+    fn assemble(pieces: &[CallPiece<'_>], cut: bool) -> (Vec<String>, Result<(), BadCall>) {
+        let (mut out, mut blocks, mut calls) = (Events::new(), 0, Calls::default());
+        let (names, producer) = (NameTable::default(), SignatureProducer::new("test"));
+        let mut sink = CallSink { out: &mut out, blocks: &mut blocks, names: &names, producer: &producer };
+        let result = pieces
+            .iter()
+            .try_for_each(|piece| calls.take(piece, &mut sink).map(drop))
+            .and_then(|()| calls.finish(cut, &mut sink));
+        let mut texts: Vec<(String, bool)> = Vec::new();
+        for event in out {
+            match event {
+                StreamEvent::ToolCallStart { block, id, name } => {
+                    assert_eq!(block as usize, texts.len());
+                    texts.push((format!("{id} {name} "), false));
+                }
+                StreamEvent::ToolCallDelta { block, delta } => {
+                    assert!(!texts[block as usize].1, "nothing follows the end of a call");
+                    texts[block as usize].0.push_str(&delta);
+                }
+                StreamEvent::ToolCallEnd { block } => texts[block as usize].1 = true,
+                other => panic!("{other:?}"),
+            }
+        }
+        let shown = texts.into_iter().map(|(text, ended)| if ended { text } else { text + "…" });
+        (shown.collect(), result)
+    }
+
+    fn whole(pieces: &[CallPiece<'_>]) -> Vec<String> {
+        let (calls, result) = assemble(pieces, false);
+        assert_eq!(result, Ok(()));
+        calls
+    }
+
+    #[test]
+    fn pieces_are_joined_by_index() {
+        let pieces = [
+            piece(0, "a", "f", ""),
+            piece(1, "b", "g", "{"),
+            piece(0, "", "", "{\"x\":"),
+            piece(1, "", "", "}"),
+            piece(0, "a", "f", "1}"),
+        ];
+        assert_eq!(whole(&pieces), ["a f {\"x\":1}", "b g {}"]);
+    }
+
+    #[test]
+    fn without_index_an_id_opens_a_call_and_no_id_continues() {
+        let pieces = [
+            piece(None, "a", "f", "{\"x\":"),
+            piece(None, "", "", "1}"),
+            piece(None, "b", "f", "{"),
+            piece(None, "b", "", "}"),
+        ];
+        assert_eq!(whole(&pieces), ["a f {\"x\":1}", "b f {}"]);
+    }
+
+    #[test]
+    fn one_index_for_all_is_told_apart() {
+        assert_eq!(whole(&[piece(0, "a", "f", "{}"), piece(0, "b", "f", "{}")]), ["a f {}", "b f {}"]);
+        assert_eq!(whole(&[piece(0, "", "f", "{}"), piece(0, "", "f", "{}")]), [" f {}", " f {}"], "without ids");
+        assert_eq!(whole(&[piece(None, "", "f", "{}"), piece(None, "", "g", "")]), [" f {}", " g "]);
+    }
+
+    #[test]
+    fn a_repeated_name_or_id_is_no_new_call() {
+        let pieces =
+            [piece(0, "a", "f", "{"), piece(0, "a", "f", "\"x\":1"), piece(0, "", "f", "}"), piece(0, "", "f", "")];
+        assert_eq!(whole(&pieces), ["a f {\"x\":1}"]);
+    }
+
+    #[test]
+    fn name_and_id_may_come_late() {
+        assert_eq!(
+            whole(&[piece(None, "a", "", "{"), piece(None, "a", "", "}"), piece(None, "a", "f", "")]),
+            ["a f {}"]
+        );
+        assert_eq!(whole(&[piece(0, "", "f", "{"), piece(0, "a", "", "}")]), ["a f {}"]);
+        assert_eq!(whole(&[piece(0, "", "f", "{}"), piece(1, "", "g", "{}")]), [" f {}", " g {}"], "never");
+    }
+
+    #[test]
+    fn ids_are_made_unique_within_an_answer() {
+        let pieces = [piece(0, "a", "f", "{}"), piece(1, "a", "f", "{}"), piece(2, "a_2", "f", "{}")];
+        let ids: Vec<_> = whole(&pieces).iter().map(|call| call.split(' ').next().unwrap().to_owned()).collect();
+        assert_eq!(ids, ["a", "a_2", "a_2_2"]);
+    }
+
+    #[test]
+    fn a_cut_call_has_no_end() {
+        let pieces = [piece(0, "a", "f", "{}"), piece(1, "b", "g", "{\"x\":")];
+        assert_eq!(assemble(&pieces, true), (vec!["a f {}".into(), "b g {\"x\":…".into()], Ok(())));
+        assert_eq!(assemble(&[piece(0, "a", "f", "")], true).0, ["a f …"], "empty arguments may be cut ones");
+        assert_eq!(whole(&[piece(0, "a", "f", "")]), ["a f "]);
+    }
+
+    #[test]
+    fn what_cannot_be_a_call_is_an_error() {
+        assert_eq!(assemble(&[piece(0, "a", "", "{}")], false).1, Err(BadCall::Nameless));
+        assert_eq!(assemble(&[piece(0, "", "", "")], false), (vec![], Ok(())), "zero values are nothing");
+        let continued = [piece(0, "a", "f", "{}"), piece(1, "b", "f", "{}"), piece(0, "a", "", "{}")];
+        assert_eq!(assemble(&continued, false).1, Err(BadCall::Continued));
+    }
+
+    #[test]
+    fn custom_input_becomes_a_json_string() {
+        let custom = |arguments| CallPiece { custom: true, ..piece(0, "a", "f", arguments) };
+        assert_eq!(whole(&[custom("say \"hi\""), custom("\n")]), ["a f \"say \\\"hi\\\"\\n\""]);
+    }
 }

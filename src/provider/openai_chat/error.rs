@@ -237,7 +237,6 @@ const OVERFLOW_TEXTS: &[&str] = &[
     "range of input length should be",
     "exceed context limit",
     "exceeds the maximum number of tokens allowed",
-    "increasing context size",
     "input is too long",
     "context length exceeded",
     "context window exceeded",
@@ -265,7 +264,8 @@ fn kind_of(
     }
     let limited = says(RATE_TEXTS);
     let too_long_string = has(&["string_above_max_length"])
-        && (text.contains("content") || text.contains(".text")) && !text.contains(".id'");
+        && (text.contains("content") || text.contains(".text"))
+        && !text.contains(".id'");
     let vendor_says = profile.overflow_texts.iter().any(|part| text.contains(&**part));
     if !limited && (has(OVERFLOW_WORDS) || too_long_string || says(OVERFLOW_TEXTS) || vendor_says) {
         return Kind::ContextOverflow;
@@ -364,7 +364,13 @@ mod tests {
                 "no",
             ),
             (403, r#"{"error":{"code":403,"message":"flagged"},"user_id":"u"}"#, Kind::Auth, None, "flagged"),
-            (400, r#"{"code":"Client said something odd","error":"Incorrect API key provided"}"#, Kind::Auth, None, "Incorrect API key provided"),
+            (
+                400,
+                r#"{"code":"Client said something odd","error":"Incorrect API key provided"}"#,
+                Kind::Auth,
+                None,
+                "Incorrect API key provided",
+            ),
             (
                 400,
                 r#"{"object":"error","message":"bad","type":"invalid_request_message","code":3230}"#,
@@ -424,7 +430,10 @@ mod tests {
         assert_eq!(error(402, r#"{"error":{"message":"pay"}}"#).kind, Kind::Quota);
         let slow = error(429, r#"{"error":{"message":"Rate limit. Please try again in 1m2.5s."}}"#);
         assert_eq!((slow.kind, slow.retry_after), (Kind::RateLimited, Some(Duration::from_millis(62_500))));
-        let google = error(429, r#"{"error":{"status":"RESOURCE_EXHAUSTED","message":"current quota","details":[{"retryDelay":"34s"}]}}"#);
+        let google = error(
+            429,
+            r#"{"error":{"status":"RESOURCE_EXHAUSTED","message":"current quota","details":[{"retryDelay":"34s"}]}}"#,
+        );
         assert_eq!((google.kind, google.retry_after), (Kind::RateLimited, Some(Duration::from_secs(34))));
     }
 
@@ -450,8 +459,8 @@ mod tests {
             r#"{"error":{"message":"m","type":"invalid_request_error","code":"tool_use_failed","status_code":400}}"#,
         );
         assert_eq!((groq.kind, groq.should_retry), (Kind::Invalid, Some(true)));
-        let local = r#"{"detail":"failed to decode","error":{"message":"failed to decode, try increasing context size"}}"#;
-        assert_eq!(kind(local), Kind::ContextOverflow);
+        let local = r#"{"detail":"failed to decode","error":{"message":"failed to decode, try again"}}"#;
+        assert_eq!(kind(local), Kind::Server);
     }
 
     #[test]

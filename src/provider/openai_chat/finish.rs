@@ -57,7 +57,10 @@ mod tests {
 
     #[test]
     fn words_are_classed_whatever_their_case() {
-        let profile = ChatProfile { finish_words: vec![("eos".into(), TurnFinishReason::Length)].into(), ..ChatProfile::custom("") };
+        let profile = ChatProfile {
+            finish_words: vec![("eos".into(), TurnFinishReason::Length)].into(),
+            ..ChatProfile::custom("")
+        };
         assert_eq!(class(&profile, Some("STOP")), TurnFinishReason::Stop);
         assert_eq!(class(&profile, Some("eos")), TurnFinishReason::Length, "the profile's own word wins");
         assert_eq!(class(&profile, Some("dancing")), TurnFinishReason::Other);

@@ -197,7 +197,9 @@ mod tests {
         }
         for odd in ["null", "true", "3", "-3", "1.5", "[1,[2]]", "{\"a\":{}}"] {
             assert_eq!(serde_json::from_str::<Str<'_>>(odd).unwrap(), Str::default(), "{odd}");
-            assert!(serde_json::from_str::<Few<u8>>(if odd.starts_with('[') { "null" } else { odd }).unwrap().is_empty());
+            assert!(
+                serde_json::from_str::<Few<u8>>(if odd.starts_with('[') { "null" } else { odd }).unwrap().is_empty()
+            );
         }
         assert_eq!(serde_json::from_str::<Index>("\"2\"").unwrap(), Index(Some(2)));
         assert_eq!(serde_json::from_str::<Index>("null").unwrap(), Index(None));

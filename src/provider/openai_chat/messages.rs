@@ -10,7 +10,7 @@ use super::profile::{ChatProfile, ReasoningEcho, ReasoningField};
 use crate::provider::names::NameRule;
 use crate::provider::outgoing::outgoing;
 use crate::provider::{HistoryTurn, ProviderError, ProviderErrorKind, RequestHead};
-use crate::types::{Role, SessionContentBlock, Signature, ThinkingBlock, ToolCallBlock};
+use crate::types::{Role, SessionContentBlock, SessionTurn, Signature, ThinkingBlock, ToolCallBlock};
 
 #[derive(Serialize)]
 struct UserMessage<'a> {
@@ -128,7 +128,7 @@ impl<'r> Messages<'r> {
             let Some(turn) = turns.get(index) else { break };
             let blocks = outgoing(turns, index);
             match turn.role {
-                Role::User => self.user(out, &mut first, &blocks, &mut attached)?,
+                Role::User => self.user(out, &mut first, (index, turn), &blocks, &mut attached)?,
                 Role::Assistant => {
                     self.attachments(out, &mut first, &mut attached)?;
                     self.assistant(out, &mut first, &blocks)?;
@@ -146,6 +146,7 @@ impl<'r> Messages<'r> {
         &self,
         out: &mut impl Sink,
         first: &mut bool,
+        (place, turn): (usize, &SessionTurn),
         blocks: &[&'a SessionContentBlock],
         attached: &mut Attached<'a>,
     ) -> Result<(), ProviderError> {
@@ -156,8 +157,11 @@ impl<'r> Messages<'r> {
             self.message(out, first, &ToolMessage { role: "tool", tool_call_id, name: shown, content })?;
         }
         let mut parts = Vec::new();
-        for (index, block) in blocks.iter().enumerate() {
-            parts.extend(self.accepts.part(index, block)?);
+        for block in blocks {
+            parts.extend(self.accepts.part(block).map_err(|refused| {
+                let index = turn.content.iter().position(|stored| std::ptr::eq(stored, *block)).unwrap_or_default();
+                self.accepts.unsupported(&format!("part {index} of turn {place}"), &refused)
+            })?);
         }
         if parts.is_empty() {
             return Ok(());

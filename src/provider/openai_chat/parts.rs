@@ -15,10 +15,20 @@ use crate::types::{
 #[derive(Debug, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub(super) enum Part<'a> {
-    Text { text: Cow<'a, str> },
-    ImageUrl { image_url: ImageUrl<'a> },
-    File { file: File<'a> },
-    DocumentUrl { document_url: Url<'a>, document_name: Option<&'a str> },
+    Text {
+        text: Cow<'a, str>,
+    },
+    ImageUrl {
+        image_url: ImageUrl<'a>,
+    },
+    File {
+        file: File<'a>,
+    },
+    DocumentUrl {
+        document_url: Url<'a>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        document_name: Option<&'a str>,
+    },
 }
 
 #[derive(Debug, Serialize)]
@@ -82,6 +92,13 @@ impl<'a> PartsOrText<'a> {
     }
 }
 
+/// Why a part cannot be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Refused {
+    kind: &'static str,
+    why: &'static str,
+}
+
 /// What a vendor's model takes in user messages.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Accepts<'p> {
@@ -95,27 +112,19 @@ impl<'p> Accepts<'p> {
     }
 
     /// A block of a user turn as a part. `None` for blocks that are no parts.
-    pub(super) fn part<'a>(
-        &self,
-        index: usize,
-        block: &'a SessionContentBlock,
-    ) -> Result<Option<Part<'a>>, ProviderError> {
+    pub(super) fn part<'a>(&self, block: &'a SessionContentBlock) -> Result<Option<Part<'a>>, Refused> {
+        let refused = |kind| move |why| Refused { kind, why };
         match block {
             SessionContentBlock::Text(text) => Ok(Some(Part::Text { text: (&*text.text).into() })),
-            SessionContentBlock::Image(media) => match self.image(media) {
-                Ok(part) => Ok(Some(part)),
-                Err(why) => Err(self.unsupported(index, "image", why)),
-            },
-            SessionContentBlock::Document(document) => match self.document(document) {
-                Ok(part) => Ok(Some(part)),
-                Err(why) => Err(self.unsupported(index, "document", why)),
-            },
+            SessionContentBlock::Image(media) => self.image(media).map(Some).map_err(refused("image")),
+            SessionContentBlock::Document(document) => self.document(document).map(Some).map_err(refused("document")),
             _ => Ok(None),
         }
     }
 
-    fn unsupported(&self, index: usize, kind: &str, why: &str) -> ProviderError {
-        let message = format!("part {index} ({kind}) cannot be sent: {why}");
+    /// The error of a part that cannot be sent.
+    pub(super) fn unsupported(&self, place: &str, refused: &Refused) -> ProviderError {
+        let message = format!("{place} ({}) cannot be sent: {}", refused.kind, refused.why);
         ProviderError::new(ProviderErrorKind::Unsupported, &*self.profile.id, message)
     }
 
@@ -197,7 +206,10 @@ impl<'p> Accepts<'p> {
         if inline {
             return PartsOrText::Parts(parts);
         }
-        let texts: Vec<_> = parts.into_iter().filter_map(|part| if let Part::Text { text } = part { Some(text) } else { None }).collect();
+        let texts: Vec<_> = parts
+            .into_iter()
+            .filter_map(|part| if let Part::Text { text } = part { Some(text) } else { None })
+            .collect();
         match <[Cow<'a, str>; 1]>::try_from(texts) {
             Ok([text]) => PartsOrText::Text(text),
             Err(texts) if texts.is_empty() => placeholder(result),

@@ -76,13 +76,16 @@ pub(super) struct Usage {
 }
 
 fn parse<'a, T: Deserialize<'a> + Default>(raw: Option<&'a RawValue>) -> T {
-    raw.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default()
+    raw.map(RawValue::get)
+        .filter(|raw| raw.starts_with('{'))
+        .and_then(|raw| serde_json::from_str(raw).ok())
+        .unwrap_or_default()
 }
 
 impl Usage {
     /// Takes a report in. What is not an object of counts is passed over.
     pub(super) fn take(&mut self, raw: &RawValue) {
-        let Ok(report) = serde_json::from_str::<Report<'_>>(raw.get()) else { return };
+        let report: Report<'_> = parse(Some(raw));
         let prompt: Details = parse(report.prompt_tokens_details);
         let prompt_alias: Details = parse(report.prompt_token_details);
         let completion: Details = parse(report.completion_tokens_details);
@@ -94,8 +97,7 @@ impl Usage {
             report.prompt_cache_hit_tokens,
             report.cache_read_input_tokens,
         ];
-        let written =
-            [prompt.cache_write_tokens, prompt_alias.cache_write_tokens, report.cache_creation_input_tokens];
+        let written = [prompt.cache_write_tokens, prompt_alias.cache_write_tokens, report.cache_creation_input_tokens];
         replace(&mut self.prompt, report.prompt_tokens.0);
         replace(&mut self.completion, report.completion_tokens.0);
         replace(&mut self.total, report.total_tokens.0);
@@ -216,7 +218,8 @@ mod tests {
         let inside = r#"{"prompt_tokens":10,"completion_tokens":25,"total_tokens":35,
             "completion_tokens_details":{"reasoning_tokens":20}}"#;
         assert_eq!(tokens(UsageStyle::ReasoningBeside, inside), buckets(10, 0, 0, 25, Some(20)));
-        let no_total = r#"{"prompt_tokens":10,"completion_tokens":5,"completion_tokens_details":{"reasoning_tokens":20}}"#;
+        let no_total =
+            r#"{"prompt_tokens":10,"completion_tokens":5,"completion_tokens_details":{"reasoning_tokens":20}}"#;
         assert_eq!(tokens(UsageStyle::ReasoningBeside, no_total), buckets(10, 0, 0, 25, Some(20)));
         assert_eq!(tokens(UsageStyle::Inclusive, no_total), buckets(10, 0, 0, 5, Some(5)));
         let hidden = r#"{"prompt_tokens":10,"completion_tokens":5,"total_tokens":40}"#;
