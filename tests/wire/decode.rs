@@ -1,8 +1,8 @@
 //! The crate's own decoders, one per protocol.
 
 use bytes::Bytes;
-use zidane::provider::RawResponse;
 use zidane::provider::openai_chat::{ChatProfile, OpenAiChat};
+use zidane::provider::{Anthropic, RawResponse};
 use zidane::{Agent, AgentBuilder};
 
 use super::corpus::{Exchange, Protocol};
@@ -10,8 +10,8 @@ use super::got::{self, Got};
 
 pub fn is_built(protocol: Protocol) -> bool {
     match protocol {
-        Protocol::Chat => true,
-        Protocol::Anthropic | Protocol::Left => false,
+        Protocol::Anthropic | Protocol::Chat => true,
+        Protocol::Left => false,
     }
 }
 
@@ -21,7 +21,8 @@ pub fn decode(protocol: Protocol, vendor: &str, exchange: &Exchange, pieces: Vec
     let response = RawResponse::recorded(exchange.status, exchange.headers.clone(), pieces);
     got::collect(|| match protocol {
         Protocol::Chat => chat(vendor, "http://127.0.0.1:9/v1").decode(&model, response),
-        Protocol::Anthropic | Protocol::Left => unreachable!("not built"),
+        Protocol::Anthropic => anthropic(vendor, "http://127.0.0.1:9").decode(&model, response),
+        Protocol::Left => unreachable!("not built"),
     })
 }
 
@@ -29,8 +30,13 @@ pub fn decode(protocol: Protocol, vendor: &str, exchange: &Exchange, pieces: Vec
 pub fn agent(protocol: Protocol, vendor: &str, url: &str) -> AgentBuilder {
     match protocol {
         Protocol::Chat => Agent::builder().provider(chat(vendor, &format!("{url}/v1"))),
-        Protocol::Anthropic | Protocol::Left => unreachable!("not built"),
+        Protocol::Anthropic => Agent::builder().provider(anthropic(vendor, url)),
+        Protocol::Left => unreachable!("not built"),
     }
+}
+
+fn anthropic(vendor: &str, url: &str) -> Anthropic {
+    Anthropic::builder().id(vendor).base_url(url).api_key("test").build().unwrap()
 }
 
 /// The provider as a host would set it up for a vendor; one without a profile of its own gets the plain one.
