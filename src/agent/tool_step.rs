@@ -159,6 +159,7 @@ impl Body<'_> {
             state,
             progress: Some(progress),
             extensions: Arc::clone(&cx.agent.extensions),
+            agent: cx.agent.handle.clone(),
         });
         let spec = entry.spec();
         let (timeout, grace) = (spec.timeout, spec.cancel_grace.unwrap_or(cx.agent.options.cancel_grace));

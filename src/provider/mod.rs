@@ -44,6 +44,8 @@ pub use event::{StreamEvent, UsageSnapshot};
 pub use history::{BodyCache, EncodedBody, History, HistoryTurn};
 #[cfg(feature = "http")]
 pub use http::{HttpOptions, RawResponse};
+#[cfg(feature = "openai")]
+pub use openai_chat::{ChatProfile, OpenAiChat};
 pub use request::{
     ModelRequest, ReaderAway, RequestContext, RequestHead, ThinkingLevel, ToolChoice, ToolDefinition, ToolNames,
     WireObserver, WireRequest, WireResponse,

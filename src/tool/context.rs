@@ -6,6 +6,7 @@ use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::CancellationToken;
 
 use super::Extensions;
+use crate::control::AgentHandle;
 use crate::tool_state::{Settled, ToolStateOp, ToolStateSnapshot, ToolStateView};
 use crate::types::ToolOutcome;
 
@@ -46,6 +47,7 @@ pub(crate) struct ToolContextParts {
     /// Where updates go; `None` when nobody listens.
     pub(crate) progress: Option<mpsc::Sender<ToolProgress>>,
     pub(crate) extensions: Arc<Extensions>,
+    pub(crate) agent: AgentHandle,
 }
 
 /// What a call leaves behind beside its result.
@@ -136,7 +138,14 @@ impl ToolContext {
             state: ToolStateView::new(state),
             progress: None,
             extensions: Arc::new(extensions),
+            agent: AgentHandle::new(0),
         })
+    }
+
+    /// The agent: steer it, queue a follow-up, abort it. A new run of it is refused while this call lasts.
+    #[must_use]
+    pub fn agent(&self) -> &AgentHandle {
+        &self.inner.parts.agent
     }
 
     /// The provider's id of the call.

@@ -1,6 +1,6 @@
 //! Runs a scenario as it is, through a journal, and from every prefix of that journal, and holds the runs against
 //! each other.
-#![allow(dead_code)]
+#![allow(dead_code, unreachable_pub)]
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -133,7 +133,7 @@ impl Scenario {
             .provider(model.clone())
             .model("test")
             .session_id("session")
-            .clock(VirtualClock::new())
+            .clock(VirtualClock::new(zidane::types::Timestamp(1_000)))
             .history(self.history.clone())
             .cancel_grace(std::time::Duration::from_millis(50));
         if let Some(journal) = journal {
@@ -190,7 +190,10 @@ impl Scenario {
             check(&resumed);
             assert_eq!(resumed.stored(), whole.stored(), "taken up after {kept} of {} steps", records.len());
             assert_eq!(meaning(&resumed.result), meaning(&whole.result));
-            assert_eq!(resumed.events.iter().filter(|e| e.starts_with("tool:after")).count(), whole.events.iter().filter(|e| e.starts_with("tool:after")).count());
+            assert_eq!(
+                resumed.events.iter().filter(|e| e.starts_with("tool:after")).count(),
+                whole.events.iter().filter(|e| e.starts_with("tool:after")).count()
+            );
             if kept == records.len() {
                 assert_eq!(resumed.gates, 0, "a gate was asked about a recorded step");
                 assert!(resumed.model.requests().is_empty(), "the model was asked about a recorded step");
@@ -225,7 +228,8 @@ fn check(told: &Told) {
     assert!(!told.agent.is_running());
 }
 
-type Body = dyn Fn(Value, ToolContext) -> futures::future::BoxFuture<'static, Result<ToolOutput, ToolError>> + Send + Sync;
+type Body =
+    dyn Fn(Value, ToolContext) -> futures::future::BoxFuture<'static, Result<ToolOutput, ToolError>> + Send + Sync;
 
 /// A tool by its spec and an async body, for tests.
 pub struct Scripted {

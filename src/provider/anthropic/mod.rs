@@ -246,3 +246,6 @@ impl Provider for Anthropic {
         request::check(&self.inner.wire, family(model), content)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -153,3 +153,92 @@ impl Provider for OpenAiChat {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use futures::StreamExt as _;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    use super::*;
+    use crate::provider::{History, ProviderErrorKind, RequestHead, StreamEvent, ToolDefinition};
+    use crate::types::{Role, SessionTurn, TurnOrigin};
+
+    /// Answers one request with `answer`; gives the address and, when done, the request.
+    async fn serve(answer: String) -> (String, tokio::task::JoinHandle<String>) {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = format!("http://{}/v1/?version=2", listener.local_addr().unwrap());
+        let served = tokio::spawn(async move {
+            let (mut socket, _) = listener.accept().await.unwrap();
+            let mut request = Vec::new();
+            // The test's bodies end so, and nothing before does.
+            while !request.ends_with(b"]}") {
+                assert!(socket.read_buf(&mut request).await.unwrap() > 0);
+            }
+            socket.write_all(answer.as_bytes()).await.unwrap();
+            String::from_utf8(request).unwrap()
+        });
+        (address, served)
+    }
+
+    fn request(head: RequestHead) -> Arc<ModelRequest> {
+        let prompt = vec![SessionContentBlock::text("hi")];
+        let turn = SessionTurn::new("t", Role::User, TurnOrigin::Prompt, prompt);
+        Arc::new(ModelRequest::new(head, History::from_iter([turn])))
+    }
+
+    #[tokio::test]
+    async fn a_request_goes_out_and_its_answer_comes_back() {
+        let wire_name = NameRule::PORTABLE.wire_name("mcp/ls").into_owned();
+        let call = serde_json::json!({"index": 0, "id": "c", "function": {"name": wire_name, "arguments": "{}"}});
+        let choice = serde_json::json!({"index": 0, "delta": {"tool_calls": [call]}, "finish_reason": "tool_calls"});
+        let chunk = serde_json::json!({"model": "m-1", "choices": [choice]});
+        let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n";
+        let (address, served) = serve(format!("{head}data: {chunk}\n\ndata: [DONE]\n\n")).await;
+        let provider = OpenAiChat::builder().base_url(address).api_key("sk-test-key").build().unwrap();
+        let tool = ToolDefinition::new("mcp/ls", "", serde_json::json!({"type": "object"}));
+        let head = RequestHead { model: "m".into(), tools: [tool].into(), ..RequestHead::default() };
+        let stream = provider.stream(request(head), &RequestContext::default()).await.unwrap();
+        let events: Vec<_> = stream.map(Result::unwrap).collect().await;
+        let sent = served.await.unwrap();
+        assert!(sent.starts_with("POST /v1/chat/completions?version=2 HTTP/1.1\r\n"), "{sent}");
+        assert!(sent.contains("authorization: Bearer sk-test-key\r\n") && sent.contains(&wire_name), "{sent}");
+        let started = StreamEvent::ToolCallStart { block: 0, id: "c".into(), name: "mcp/ls".into() };
+        assert!(events.contains(&started), "{events:?}");
+        assert!(matches!(events.last(), Some(StreamEvent::Finish { .. })), "{events:?}");
+    }
+
+    #[tokio::test]
+    async fn a_refused_request_is_an_error_without_the_key() {
+        let head = "HTTP/1.1 402 Payment Required\r\nretry-after: 2\r\nconnection: close\r\n\r\n";
+        let answer = head.to_owned() + r#"{"error":{"message":"no credit for sk-test-key"}}"#;
+        let (address, _served) = serve(answer).await;
+        let provider = OpenAiChat::builder().base_url(address).api_key("sk-test-key").build().unwrap();
+        let head = RequestHead { model: "m".into(), ..RequestHead::default() };
+        let error = provider.stream(request(head), &RequestContext::default()).await.unwrap_err();
+        assert_eq!((error.kind, error.status), (ProviderErrorKind::RateLimited, Some(402)), "it names a time to wait");
+        assert!(!format!("{error:?} {provider:?}").contains("sk-test-key"));
+    }
+
+    #[test]
+    fn building_checks_key_and_address() {
+        let profile = ChatProfile { key_var: None, ..ChatProfile::openai() };
+        let error = OpenAiChat::builder().profile(profile.clone()).build().unwrap_err();
+        assert_eq!(error.kind, ProviderErrorKind::Auth);
+        assert!(OpenAiChat::builder().profile(profile).api_key(" ").build().is_err(), "a blank key is none");
+        assert_eq!(OpenAiChat::compatible("localhost").unwrap_err().kind, ProviderErrorKind::Invalid);
+        let local = OpenAiChat::compatible("http://localhost:1/v1").unwrap();
+        assert_eq!((local.id(), local.url.as_str()), ("custom", "http://localhost:1/v1/chat/completions"));
+    }
+
+    #[test]
+    fn media_are_checked_by_model() {
+        let groq = OpenAiChat::builder().profile(ChatProfile::groq()).api_key("sk-test-key").build().unwrap();
+        let image = SessionContentBlock::Image(crate::types::Media::url("https://example.com/a.png"));
+        let prompt = [SessionContentBlock::text("see"), image];
+        assert!(groq.check("llama-4-scout", &prompt).is_ok() && groq.capabilities("llama-4-scout").images);
+        let error = groq.check("gpt-oss-20b", &prompt).unwrap_err();
+        assert_eq!(error.kind, ProviderErrorKind::Unsupported);
+        assert!(error.message.starts_with("part 1 (image)"), "{}", error.message);
+        assert!(groq.capabilities("gpt-oss-20b").thinking && !groq.capabilities("llama-4-scout").thinking);
+    }
+}

@@ -247,7 +247,8 @@ impl ChatProfile {
         }
     }
 
-    /// Moonshot. `MOONSHOT_API_KEY`. Unknown fields are ignored there without a word.
+    /// Moonshot. `MOONSHOT_API_KEY`. Unknown fields are ignored there without a word, and a message with calls that
+    /// lacks its reasoning is refused.
     #[must_use]
     pub fn moonshot() -> Self {
         Self {
@@ -259,6 +260,7 @@ impl ChatProfile {
                 "k2.5" => Switch::ThinkingType(&[]),
             ],
             reasoning_echo: ReasoningEcho::WithCalls,
+            missing_reasoning: Some(" ".into()),
             images_in_tool_results: true,
             fixed_temperature: matching!("k3", "k2.7", "k2.6", "k2.5", "thinking"),
             structured_output: false,

@@ -1,0 +1,949 @@
+//! The scenario table of the turn loop: one test, or a few, per row. Every scenario is told directly, through a
+//! journal, and from every prefix of that journal (see `harness`).
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod harness;
+
+use std::time::Duration;
+
+use harness::{Notes, Scenario, echo, forbidden, tool};
+use serde_json::json;
+use zidane::agent::{SteerMode, ToolExecution};
+use zidane::hooks::{
+    ContextTransform, StreamText, SystemBefore, ToolAfter, ToolBefore, ToolGate, ToolTransform, TurnAfter, TurnBefore,
+};
+use zidane::provider::{ProviderError, ProviderErrorKind, Resume, RetryPolicy};
+use zidane::testing::Reply;
+use zidane::tool::{Concurrency, ToolError, ToolOutput};
+use zidane::types::{SessionContentBlock, ToolOutcome, ToolStatus, TurnFinishReason, TurnOrigin};
+use zidane::{RunErrorKind, StopCause};
+
+fn cut(kind: ProviderErrorKind) -> ProviderError {
+    ProviderError::new(kind, "scripted", "cut")
+}
+
+// Row 1: abort while streaming.
+
+#[tokio::test]
+async fn row_01_abort_while_streaming_keeps_what_arrived() {
+    let told = Scenario::new([Reply::deltas(["Hello ", "there"])
+        .and_call("echo", json!({"n": 1}))
+        .partial_call("echo", "{\"n\":")
+        .then_stall()])
+    .build(|builder| builder.tool(forbidden("echo")))
+    .hooks(|agent| {
+        agent.hooks().on::<StreamText>(|cx| {
+            if cx.delta() == "there" {
+                let handle = cx.agent().clone();
+                tokio::spawn(async move {
+                    tokio::time::sleep(Duration::from_millis(10)).await;
+                    handle.abort();
+                });
+            }
+        });
+    })
+    .tell()
+    .await;
+    let outcome = told.outcome();
+    assert_eq!(outcome.stop, StopCause::Aborted);
+    assert_eq!(outcome.text, "Hello there");
+    assert_eq!(
+        told.transcript(),
+        [
+            "prompt: Go",
+            "model (interrupted): Hello there | call echo {\"n\":1} | cut call echo {\"n\":",
+            "results: not_started! This call was not started: the run was stopped. It had no ef",
+        ]
+    );
+    assert!(!outcome.stats.turn_usage[0].complete);
+    let ends: Vec<_> = told.events.iter().filter(|e| e.starts_with("agent:")).collect();
+    assert_eq!(ends, ["agent:start", "agent:abort", "agent:done aborted"]);
+}
+
+#[tokio::test]
+async fn row_01_abort_before_anything_arrived_stores_no_turn() {
+    let told = Scenario::new([Reply::text("never").after(Duration::from_secs(60))])
+        .hooks(|agent| {
+            let handle = agent.handle().clone();
+            agent.hooks().on::<TurnBefore>(move |_| handle.abort());
+        })
+        .tell()
+        .await;
+    assert_eq!(told.outcome().stop, StopCause::Aborted);
+    assert_eq!(told.transcript(), ["prompt: Go"]);
+}
+
+// Row 2: abort with calls running.
+
+#[tokio::test]
+async fn row_02_abort_with_calls_running_keeps_finished_results() {
+    let told = Scenario::new([Reply::call("fast", json!({})).and_call("slow", json!({})).and_call("late", json!({}))])
+        .build(|builder| {
+            let mut fast = tool("fast", |_, _| Box::pin(async { Ok("done".into()) }));
+            fast.spec.concurrency = Some(Concurrency::Shared);
+            let mut slow = tool("slow", |_, cx| {
+                Box::pin(async move {
+                    cx.agent().abort();
+                    std::future::pending().await
+                })
+            });
+            slow.spec.concurrency = Some(Concurrency::Shared);
+            builder.tool(fast).tool(slow).tool(forbidden("late"))
+        })
+        .tell()
+        .await;
+    assert_eq!(told.outcome().stop, StopCause::Aborted);
+    let results: Vec<_> =
+        told.outcome().turns[2].tool_results().map(|result| (result.status, result.output.clone())).collect();
+    assert_eq!(results[0].0, ToolStatus::Ok);
+    assert_eq!(results[1].0, ToolStatus::Interrupted);
+    assert_eq!(results[2].0, ToolStatus::NotStarted);
+    assert_eq!(results[0].1, "done".into());
+}
+
+#[tokio::test]
+async fn row_02_a_tool_that_heeds_the_token_keeps_its_result() {
+    let told = Scenario::new([Reply::call("careful", json!({}))])
+        .build(|builder| {
+            builder.tool(tool("careful", |_, cx| {
+                Box::pin(async move {
+                    cx.agent().abort();
+                    cx.cancelled().await;
+                    Ok("rolled back".into())
+                })
+            }))
+        })
+        .tell()
+        .await;
+    assert_eq!(told.outcome().stop, StopCause::Aborted);
+    assert_eq!(told.transcript()[2], "results: ok rolled back");
+}
+
+#[tokio::test(start_paused = true)]
+async fn row_02_a_tool_that_ignores_the_token_is_dropped_after_its_grace() {
+    let started = tokio::time::Instant::now();
+    let told = Scenario::new([Reply::call("stubborn", json!({}))])
+        .build(|builder| {
+            builder.tool(tool("stubborn", |_, cx| {
+                Box::pin(async move {
+                    cx.agent().abort();
+                    std::future::pending().await
+                })
+            }))
+        })
+        .tell()
+        .await;
+    assert_eq!(told.outcome().stop, StopCause::Aborted);
+    assert_eq!(started.elapsed(), Duration::from_millis(50));
+}
+
+// Row 3: steering.
+
+fn steering(mode: SteerMode) -> Scenario {
+    Scenario::new([Reply::call("first", json!({})).and_call("second", json!({})), Reply::text("ok")]).build(
+        move |builder| {
+            let first = tool("first", |_, cx| {
+                Box::pin(async move {
+                    cx.agent().steer("Hold on").unwrap();
+                    Ok("1".into())
+                })
+            });
+            let second = tool("second", |_, _| Box::pin(async { Ok("2".into()) }));
+            builder.steer_mode(mode).tool(first).tool(second)
+        },
+    )
+}
+
+#[tokio::test]
+async fn row_03_steering_waits_for_the_batch() {
+    let told = steering(SteerMode::AfterBatch).tell().await;
+    assert_eq!(
+        told.transcript(),
+        [
+            "prompt: Go",
+            "model: call first {} | call second {}",
+            "results: ok 1 | ok 2",
+            "steering: Hold on",
+            "model: ok"
+        ]
+    );
+    assert!(told.outcome().undelivered.is_empty());
+    assert!(told.events.contains(&"steer:inject Hold on".to_owned()));
+}
+
+#[tokio::test]
+async fn row_03_steering_may_skip_what_has_not_started() {
+    let told = steering(SteerMode::SkipUnstarted).tell().await;
+    assert_eq!(
+        told.transcript()[2..],
+        [
+            "results: ok 1 | skipped! This call was skipped: a new message from the user came firs",
+            "steering: Hold on",
+            "model: ok"
+        ]
+    );
+}
+
+#[tokio::test]
+async fn row_03_an_abort_loses_no_message() {
+    let told = Scenario::new([Reply::call("first", json!({}))])
+        .build(|builder| {
+            builder.tool(tool("first", |_, cx| {
+                Box::pin(async move {
+                    cx.agent().steer("Hold on").unwrap();
+                    cx.agent().abort();
+                    Ok("1".into())
+                })
+            }))
+        })
+        .tell()
+        .await;
+    assert_eq!(told.outcome().stop, StopCause::Aborted);
+    assert_eq!(told.outcome().undelivered.len(), 1);
+    told.model.push(Reply::text("next"));
+    let outcome = told.agent.run("And?").await.unwrap();
+    let texts: Vec<_> = outcome.turns.iter().map(|turn| harness::line(turn)).collect();
+    assert_eq!(texts, ["prompt: And?", "steering: Hold on", "model: next"]);
+}
+
+#[tokio::test]
+async fn row_03_steering_while_the_last_answer_streams_is_answered() {
+    let told = Scenario::new([Reply::text("one"), Reply::text("two")])
+        .hooks(|agent| {
+            agent.hooks().on::<StreamText>(|cx| {
+                if cx.delta() == "one" {
+                    cx.agent().steer("more").unwrap();
+                }
+            });
+        })
+        .tell()
+        .await;
+    assert_eq!(told.transcript(), ["prompt: Go", "model: one", "steering: more", "model: two"]);
+}
+
+// Row 4: follow-up.
+
+#[tokio::test]
+async fn row_04_follow_ups_come_one_at_a_time_when_the_run_would_end() {
+    let told = Scenario::new([Reply::text("1"), Reply::text("2"), Reply::text("3")])
+        .hooks(|agent| {
+            agent.follow_up("second").unwrap();
+            agent.follow_up("third").unwrap();
+        })
+        .tell()
+        .await;
+    assert_eq!(
+        told.transcript(),
+        ["prompt: Go", "model: 1", "follow_up: second", "model: 2", "follow_up: third", "model: 3"]
+    );
+}
+
+// Row 5: a tool fails.
+
+#[tokio::test]
+async fn row_05_errors_and_panics_leave_siblings_and_the_run_alone() {
+    let told = Scenario::new([
+        Reply::call("fails", json!({})).and_call("panics", json!({})).and_call("echo", json!({"n": 1})),
+        Reply::text("ok"),
+    ])
+    .build(|builder| {
+        builder
+            .tool(tool("fails", |_, _| Box::pin(async { Err(ToolError::new("no such file")) })))
+            .tool(tool("panics", |_, _| Box::pin(async { panic!("boom") })))
+            .tool(echo())
+    })
+    .tell_all()
+    .await;
+    assert_eq!(
+        told.transcript()[2],
+        "results: error! no such file | error! The tool `panics` failed unexpectedly. | ok {\"n\":1}"
+    );
+    let errors: Vec<_> = told.events.iter().filter(|e| e.starts_with("tool:error")).collect();
+    assert_eq!(errors, ["tool:error fails error", "tool:error panics error"]);
+}
+
+// Row 6: calls that cannot run.
+
+#[tokio::test]
+async fn row_06_unknown_tools_and_bad_arguments_are_told_to_the_model() {
+    let told = Scenario::new([
+        Reply::call("nope", json!({})).raw_call(None, "add", "{\"a\": 1,").raw_call(None, "add", "{\"a\": \"x\"}"),
+        Reply::text("ok"),
+    ])
+    .build(|builder| {
+        let mut add = forbidden("add");
+        add.spec = add.spec.input_schema(json!({
+            "type": "object",
+            "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}},
+            "required": ["a", "b"]
+        }));
+        builder.tool(add)
+    })
+    .tell_all()
+    .await;
+    let results: Vec<_> = told.outcome().turns[2].tool_results().cloned().collect();
+    let text = |i: usize| zidane::types::tool_result_to_text(&results[i].output).into_owned();
+    assert_eq!(results[0].status, ToolStatus::UnknownTool);
+    assert_eq!(text(0), "There is no tool named `nope`. Available tools: `add`.");
+    assert_eq!(results[1].status, ToolStatus::Invalid);
+    assert!(text(1).contains("not valid JSON"), "{}", text(1));
+    assert_eq!(results[2].status, ToolStatus::Invalid);
+    assert!(text(2).contains("/a") && text(2).contains("/b"), "{}", text(2));
+    assert!(!told.events.iter().any(|e| e.starts_with("tool:gate")), "{:?}", told.events);
+    assert_eq!(told.events.iter().filter(|e| e.starts_with("tool:error")).count(), 3);
+}
+
+#[tokio::test]
+async fn row_06_too_many_failing_batches_end_the_run() {
+    let told = Scenario::new((0..10).map(|_| Reply::call("nope", json!({}))))
+        .build(|builder| builder.max_consecutive_failures(2))
+        .tell_all()
+        .await;
+    assert_eq!(told.outcome().stop, StopCause::ToolFailures);
+    assert_eq!(told.outcome().stats.turns, 3);
+}
+
+// Row 7: parallel calls.
+
+#[tokio::test]
+async fn row_07_exclusive_calls_are_barriers() {
+    let notes = Notes::default();
+    let log = notes.clone();
+    let make = move |name: &'static str, concurrency| {
+        let log = log.clone();
+        let mut made = tool(name, move |_, _| {
+            let log = log.clone();
+            Box::pin(async move {
+                log.add(format!("{name} starts"));
+                tokio::time::sleep(Duration::from_millis(5)).await;
+                log.add(format!("{name} ends"));
+                Ok(name.into())
+            })
+        });
+        made.spec.concurrency = concurrency;
+        made
+    };
+    let told = Scenario::new([
+        Reply::call("read", json!({}))
+            .and_call("look", json!({}))
+            .and_call("write", json!({}))
+            .and_call("nope", json!({}))
+            .and_call("read", json!({})),
+        Reply::text("ok"),
+    ])
+    .build(move |builder| {
+        builder
+            .tool(make("read", Some(Concurrency::Shared)))
+            .tool(make("look", Some(Concurrency::Shared)))
+            .tool(make("write", None))
+    })
+    .tell()
+    .await;
+    assert_eq!(told.outcome().stop, StopCause::Stop);
+    let all = notes.all();
+    assert_eq!(all[..2], ["read starts", "look starts"]);
+    assert_eq!(all[4..], ["write starts", "write ends", "read starts", "read ends"]);
+    let order: Vec<_> = told.outcome().turns[2].tool_results().map(|r| r.name.clone()).collect();
+    assert_eq!(order, ["read", "look", "write", "nope", "read"]);
+}
+
+#[tokio::test]
+async fn row_07_the_host_may_force_one_at_a_time_or_set_a_cap() {
+    for (execution, cap, most) in
+        [(ToolExecution::Sequential, 64, 1), (ToolExecution::Parallel, 64, 6), (ToolExecution::Parallel, 2, 2)]
+    {
+        let counts = std::sync::Arc::new(std::sync::Mutex::new((0usize, 0usize)));
+        let seen = std::sync::Arc::clone(&counts);
+        let calls = (0..6).fold(Reply::empty(), |reply, n| reply.and_call("busy", json!({ "n": n })));
+        let told = Scenario::new([calls, Reply::text("ok")])
+            .build(move |builder| {
+                let counts = std::sync::Arc::clone(&counts);
+                let busy = tool("busy", move |_, _| {
+                    let counts = std::sync::Arc::clone(&counts);
+                    Box::pin(async move {
+                        {
+                            let mut now = counts.lock().unwrap();
+                            now.0 += 1;
+                            now.1 = now.1.max(now.0);
+                        }
+                        tokio::time::sleep(Duration::from_millis(5)).await;
+                        counts.lock().unwrap().0 -= 1;
+                        Ok("".into())
+                    })
+                });
+                builder.tool(busy).tool_execution(execution).max_parallel_tools(cap)
+            })
+            .tell()
+            .await;
+        assert_eq!(told.outcome().stop, StopCause::Stop);
+        assert_eq!(seen.lock().unwrap().1, most, "{execution:?} {cap}");
+    }
+}
+
+#[tokio::test]
+async fn row_07_after_fires_as_results_become_final_and_results_keep_call_order() {
+    let calls = Reply::call("wait", json!({"ms": 30})).and_call("wait", json!({"ms": 1}));
+    let notes = Notes::default();
+    let log = notes.clone();
+    let told = Scenario::new([calls, Reply::text("ok")])
+        .build(|builder| {
+            let wait = tool("wait", |input, _| {
+                Box::pin(async move {
+                    tokio::time::sleep(Duration::from_millis(input["ms"].as_u64().unwrap())).await;
+                    Ok(input.into())
+                })
+            });
+            builder.tool(wait).tool_execution(ToolExecution::Parallel)
+        })
+        .hooks(move |agent| {
+            let log = log.clone();
+            agent.hooks().on::<ToolAfter>(move |cx| log.add(cx.input().unwrap()["ms"].to_string()));
+        })
+        .tell()
+        .await;
+    assert_eq!(notes.all(), ["1", "30"]);
+    assert_eq!(told.transcript()[2], "results: ok {\"ms\":30} | ok {\"ms\":1}");
+}
+
+// Row 8: length.
+
+#[tokio::test]
+async fn row_08_a_cut_answer_executes_none_of_its_calls() {
+    let cut = Reply::text("Half")
+        .and_call("echo", json!({}))
+        .partial_call("echo", "{")
+        .finish(TurnFinishReason::Length, Some("max_tokens"));
+    let told = Scenario::new([cut]).build(|builder| builder.tool(forbidden("echo"))).tell_all().await;
+    assert_eq!(told.outcome().stop, StopCause::Length);
+    assert_eq!(told.outcome().text, "Half");
+    assert_eq!(
+        told.transcript()[2],
+        "results: not_started! This call was not executed: the answer that made it was cut "
+    );
+}
+
+#[tokio::test]
+async fn row_08_a_cut_answer_may_be_continued_once() {
+    let cut = || Reply::text("Half").finish(TurnFinishReason::Length, None);
+    let told = Scenario::new([cut(), cut()]).build(|builder| builder.continue_after_length(true)).tell_all().await;
+    assert_eq!(told.outcome().stop, StopCause::Length);
+    assert_eq!(told.transcript(), ["prompt: Go", "model: Half", "continue: Please continue.", "model: Half"]);
+}
+
+// Row 9: pause.
+
+#[tokio::test]
+async fn row_09_a_pause_is_continued_by_text_or_as_it_is() {
+    let paused = || Reply::text("Thinking on.").finish(TurnFinishReason::Pause, Some("pause_turn"));
+    let told = Scenario::new([paused(), Reply::text("Done.")]).tell_all().await;
+    assert_eq!(told.transcript(), ["prompt: Go", "model: Thinking on.", "pause: Please continue.", "model: Done."]);
+    assert_eq!(told.outcome().stats.turn_usage.len(), 2);
+    let told =
+        Scenario::new([paused(), Reply::text("Done.")]).model(|model| model.resume(Resume::AsIs)).tell_all().await;
+    assert_eq!(told.transcript(), ["prompt: Go", "model: Thinking on.", "model: Done."]);
+}
+
+#[tokio::test]
+async fn row_09_no_steering_while_a_server_call_is_unresolved() {
+    let paused = Reply::text("Searching.").finish(TurnFinishReason::Pause, None);
+    let told = Scenario::new([paused, Reply::text("Done."), Reply::text("And more.")])
+        .model(|model| model.resume(Resume::AsIs))
+        .hooks(|agent| {
+            agent.hooks().on::<StreamText>(|cx| {
+                if cx.delta() == "Searching." {
+                    cx.agent().steer("quick").unwrap();
+                }
+            });
+        })
+        .tell()
+        .await;
+    assert_eq!(told.transcript()[1..], ["model: Searching.", "model: Done.", "steering: quick", "model: And more."]);
+}
+
+#[tokio::test]
+async fn row_09_pauses_are_capped() {
+    let told =
+        Scenario::new((0..20).map(|_| Reply::text("Hm.").finish(TurnFinishReason::Pause, None))).tell_all().await;
+    assert_eq!(told.outcome().stop, StopCause::PauseLimit);
+    assert_eq!(told.outcome().stats.turns, 9);
+}
+
+// Row 10: content filter.
+
+#[tokio::test]
+async fn row_10_a_refusal_ends_the_run_and_answers_its_calls() {
+    let refused =
+        Reply::text("I can").and_call("echo", json!({})).finish(TurnFinishReason::ContentFilter, Some("refusal"));
+    let told = Scenario::new([refused]).build(|builder| builder.tool(forbidden("echo"))).tell_all().await;
+    assert_eq!(told.outcome().stop, StopCause::ContentFilter);
+    assert_eq!(told.transcript()[1], "model: I can | call echo {}");
+    assert!(told.transcript()[2].starts_with("results: not_started!"));
+    assert_eq!(told.outcome().stats.turn_usage[0].raw_finish_reason.as_deref(), Some("refusal"));
+}
+
+// Row 11: finish `error`, and unknown reasons.
+
+#[tokio::test(start_paused = true)]
+async fn row_11_a_turn_the_provider_calls_failed_is_not_stored() {
+    let failed = || Reply::text("garbage").finish(TurnFinishReason::Error, Some("MALFORMED_FUNCTION_CALL"));
+    let told = Scenario::new([failed()]).build(|builder| builder.retry(RetryPolicy::never())).tell_all().await;
+    let RunErrorKind::Provider(error) = &told.error().kind else { panic!("{}", told.error()) };
+    assert_eq!(error.code.as_deref(), Some("MALFORMED_FUNCTION_CALL"));
+    assert_eq!(told.transcript(), ["prompt: Go"]);
+    assert_eq!(told.error().stats.total_in, 10, "it was paid for");
+}
+
+#[tokio::test]
+async fn row_11_an_unknown_reason_is_other() {
+    let told = Scenario::new([Reply::text("Hm").finish(TurnFinishReason::Other, Some("sideways"))]).tell_all().await;
+    assert_eq!(told.outcome().stop, StopCause::Other);
+}
+
+// Row 12: errors before the first delta.
+
+#[tokio::test(start_paused = true)]
+async fn row_12_a_failed_request_is_made_again() {
+    let told = Scenario::new([
+        Reply::fails(ProviderErrorKind::Overloaded),
+        Reply::fails(ProviderErrorKind::Transport),
+        Reply::text("Hello"),
+    ])
+    .tell_all()
+    .await;
+    assert_eq!(told.outcome().text, "Hello");
+    assert_eq!(told.outcome().stats.turn_usage[0].attempts, 3);
+    assert_eq!(told.outcome().stats.turns, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn row_12_retries_end_and_hopeless_errors_are_not_retried() {
+    let told = Scenario::new((0..10).map(|_| Reply::fails(ProviderErrorKind::Server))).tell_all().await;
+    assert_eq!(told.model.requests().len(), 4);
+    assert!(matches!(&told.error().kind, RunErrorKind::Provider(e) if e.kind == ProviderErrorKind::Server));
+    let told = Scenario::new((0..10).map(|_| Reply::fails(ProviderErrorKind::Auth))).tell_all().await;
+    assert_eq!(told.model.requests().len(), 1);
+}
+
+// Row 13: errors after a delta.
+
+#[tokio::test]
+async fn row_13_a_cut_stream_keeps_what_arrived() {
+    let broken = Reply::text("Half").and_call("echo", json!({})).then_error(cut(ProviderErrorKind::TruncatedStream));
+    let told = Scenario::new([broken]).build(|builder| builder.tool(forbidden("echo"))).tell_all().await;
+    assert!(matches!(&told.error().kind, RunErrorKind::Provider(e) if e.kind == ProviderErrorKind::TruncatedStream));
+    assert_eq!(told.transcript()[1], "model (interrupted): Half | call echo {}");
+    assert!(told.transcript()[2].starts_with("results: not_started!"));
+    assert_eq!(told.error().turns.len(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn row_13_a_retry_after_output_tells_that_the_stream_is_void() {
+    let broken = Reply::text("Half")
+        .event(zidane::provider::StreamEvent::Usage(zidane::provider::UsageSnapshot::new(zidane::types::TokenUsage {
+            input: 7,
+            ..Default::default()
+        })))
+        .then_error(cut(ProviderErrorKind::TruncatedStream));
+    let told = Scenario::new([broken, Reply::text("Whole")])
+        .build(|builder| builder.retry(RetryPolicy::default().after_output(true)))
+        .tell_all()
+        .await;
+    assert_eq!(told.transcript(), ["prompt: Go", "model: Whole"]);
+    assert!(told.events.contains(&"stream:reset".to_owned()));
+    assert_eq!(told.outcome().stats.total_in, 17, "the lost attempt was paid for");
+}
+
+// Row 14: max turns.
+
+#[tokio::test]
+async fn row_14_max_turns_ends_the_run_with_every_call_answered() {
+    let told = Scenario::new((0..10).map(|_| Reply::call("echo", json!({}))))
+        .build(|builder| builder.tool(echo()).max_turns(2))
+        .tell_all()
+        .await;
+    assert_eq!(told.outcome().stop, StopCause::MaxTurns);
+    assert_eq!(told.outcome().stats.turns, 2);
+    let told = Scenario::new((0..60).map(|n| if n < 59 { Reply::call("echo", json!({})) } else { Reply::text("end") }))
+        .build(|builder| builder.tool(echo()))
+        .run(|run| run.max_turns(None))
+        .tell()
+        .await;
+    assert_eq!(told.outcome().stats.turns, 60);
+}
+
+// Row 16: resume with dangling calls.
+
+#[tokio::test]
+async fn row_16_calls_left_open_are_settled_when_a_run_starts() {
+    use zidane::types::{Role, SessionTurn, ToolCallBlock};
+    let call = |id: &str| {
+        SessionContentBlock::ToolCall(ToolCallBlock { id: id.into(), name: "echo".into(), ..Default::default() })
+    };
+    let history = vec![
+        SessionTurn::new("a", Role::User, TurnOrigin::Prompt, vec![SessionContentBlock::text("Hi")]),
+        SessionTurn::new("b", Role::Assistant, TurnOrigin::Model, vec![call("1"), call("2")]),
+    ];
+    let told = Scenario::new([Reply::text("ok")]).history(history).tell_all().await;
+    assert_eq!(
+        told.transcript()[2..],
+        [
+            "repair: interrupted! This call was interrupted before its result was recorded. It | interrupted! This call was interrupted before its result was recorded. It",
+            "prompt: Go",
+            "model: ok"
+        ]
+    );
+    assert!(told.events.contains(&"session:repaired 1,2".to_owned()));
+}
+
+#[tokio::test]
+async fn row_16_a_dropped_run_leaves_finished_results_behind() {
+    let scenario = Scenario::new([Reply::call("fast", json!({})).and_call("never", json!({}))]);
+    let model = zidane::testing::ScriptedProvider::new(scenario.replies.clone());
+    let agent = zidane::Agent::builder()
+        .provider(model.clone())
+        .model("test")
+        .tool(tool("fast", |_, _| Box::pin(async { Ok("done".into()) })))
+        .tool(tool("never", |_, _| Box::pin(std::future::pending())))
+        .build()
+        .unwrap();
+    let dropped = tokio::time::timeout(Duration::from_millis(50), agent.run("Go")).await;
+    assert!(dropped.is_err());
+    assert!(!agent.is_running());
+    model.push(Reply::text("ok"));
+    let outcome = agent.run("And now?").await.unwrap();
+    let lines: Vec<_> = outcome.turns.iter().map(|turn| harness::line(turn)).collect();
+    assert_eq!(lines[0], "repair: ok done | interrupted! This call was interrupted before its result was recorded. It");
+    assert_eq!(lines[1..], ["prompt: And now?", "model: ok"]);
+}
+
+// Row 18: an empty answer.
+
+#[tokio::test]
+async fn row_18_an_empty_answer_after_results_is_asked_about_once() {
+    let told = Scenario::new([Reply::call("echo", json!({})), Reply::empty(), Reply::empty()])
+        .build(|builder| builder.tool(echo()))
+        .tell_all()
+        .await;
+    assert_eq!(told.outcome().stop, StopCause::Stop);
+    assert_eq!(told.transcript()[3..], ["model: ", "continue: Please continue.", "model: "]);
+    let told = Scenario::new([Reply::empty()]).tell_all().await;
+    assert_eq!(told.transcript(), ["prompt: Go", "model: "]);
+}
+
+// Row 19: nothing to send.
+
+#[tokio::test]
+async fn row_19_nothing_to_do_is_an_error() {
+    let told = Scenario::new([]).prompt("").tell_all().await;
+    assert!(matches!(told.error().kind, RunErrorKind::NothingToDo), "{}", told.error());
+    let told = Scenario::new([Reply::text("Hi"), Reply::text("ok")]).tell().await;
+    let error = told.agent.run(zidane::types::Prompt::none()).await.unwrap_err();
+    assert!(matches!(error.kind, RunErrorKind::NothingToDo), "{error}");
+    told.agent.follow_up("More").unwrap();
+    assert_eq!(told.agent.run(zidane::types::Prompt::none()).await.unwrap().text, "ok");
+}
+
+// Row 20: hooks fail, each class in its way.
+
+#[tokio::test]
+async fn row_20_a_failing_gate_blocks() {
+    for panics in [false, true] {
+        let told = Scenario::new([Reply::call("echo", json!({})), Reply::text("ok")])
+            .build(|builder| builder.tool(forbidden("echo")))
+            .hooks(move |agent| {
+                agent.hooks().on::<ToolGate>(move |_| -> Result<(), &str> {
+                    assert!(!panics, "boom");
+                    Err("database is down")
+                });
+            })
+            .tell_all()
+            .await;
+        assert!(told.transcript()[2].starts_with("results: blocked! This call was blocked: its gate failed"));
+        assert!(told.events.contains(&"hook:error tool:gate".to_owned()));
+        assert_eq!(told.outcome().denials.len(), 1);
+    }
+}
+
+#[tokio::test]
+async fn row_20_a_failing_shape_ends_the_run_before_anything_is_sent() {
+    let told = Scenario::new([Reply::text("never")])
+        .hooks(|agent| {
+            agent.hooks().on::<TurnBefore>(|_| Err::<(), _>("no"));
+        })
+        .tell_all()
+        .await;
+    assert!(matches!(&told.error().kind, RunErrorKind::Hook { hook, .. } if hook == "turn:before"));
+    assert!(told.model.requests().is_empty());
+    let told = Scenario::new([Reply::text("never")])
+        .hooks(|agent| {
+            agent.hooks().on_async::<SystemBefore>(|_| Box::pin(async { Err::<(), _>("no") }));
+        })
+        .tell_all()
+        .await;
+    assert!(matches!(&told.error().kind, RunErrorKind::Hook { hook, .. } if hook == "system:before"));
+}
+
+#[tokio::test]
+async fn row_20_a_failing_transform_withholds_the_output() {
+    let told = Scenario::new([Reply::call("secret", json!({})), Reply::text("ok")])
+        .build(|builder| builder.tool(tool("secret", |_, _| Box::pin(async { Ok("hunter2".into()) }))))
+        .hooks(|agent| {
+            agent.hooks().on::<ToolTransform>(|_| panic!("boom"));
+        })
+        .tell_all()
+        .await;
+    assert!(!told.stored().contains("hunter2"));
+    assert_eq!(told.transcript()[2], "results: ok! The result of this call was withheld: a hook failed.");
+}
+
+#[tokio::test]
+async fn row_20_a_failing_observer_changes_nothing() {
+    let told = Scenario::new([Reply::call("echo", json!({})), Reply::text("ok")])
+        .build(|builder| builder.tool(echo()))
+        .hooks(|agent| {
+            agent.hooks().on::<ToolAfter>(|_| panic!("boom"));
+            agent.hooks().on::<TurnAfter>(|_| Err::<(), _>("no"));
+        })
+        .tell_all()
+        .await;
+    assert_eq!(told.outcome().stop, StopCause::Stop);
+    assert_eq!(told.events.iter().filter(|e| e.starts_with("hook:error")).count(), 3);
+}
+
+// Row 21: a context transform.
+
+#[tokio::test]
+async fn row_21_a_transform_that_breaks_the_history_sends_nothing() {
+    let told = Scenario::new([Reply::call("echo", json!({})), Reply::text("never")])
+        .build(|builder| builder.tool(echo()))
+        .hooks(|agent| {
+            agent.hooks().on::<ContextTransform>(|cx| {
+                if cx.turns().len() > 1 {
+                    cx.turns_mut().pop();
+                }
+            });
+        })
+        .tell_all()
+        .await;
+    let RunErrorKind::Transcript(error) = &told.error().kind else { panic!("{}", told.error()) };
+    assert_eq!(error.turn, 1);
+    assert_eq!(told.model.requests().len(), 1);
+}
+
+#[tokio::test]
+async fn row_21_a_transform_is_a_view_and_is_never_stored() {
+    let told = Scenario::new([Reply::text("1"), Reply::text("2")])
+        .hooks(|agent| {
+            agent.follow_up("again").unwrap();
+            agent.hooks().on::<ContextTransform>(|cx| {
+                if cx.turns().len() > 1 {
+                    cx.turns_mut().drain(..2);
+                }
+            });
+        })
+        .model(|model| model.allow_prefix_breaks())
+        .tell()
+        .await;
+    assert_eq!(told.model.requests()[1].turns.len(), 1);
+    assert_eq!(told.transcript().len(), 4);
+}
+
+// What rows share: gates rewrite and substitute, the budget nudges, outcomes are reported, drain stops.
+
+#[tokio::test]
+async fn gates_rewrite_input_which_is_validated_and_gated_again() {
+    let seen = Notes::default();
+    let log = seen.clone();
+    let told = Scenario::new([Reply::call("echo", json!({"n": 1})), Reply::text("ok")])
+        .build(|builder| {
+            let mut echo = echo();
+            echo.spec = echo.spec.input_schema(json!({"type": "object", "properties": {"n": {"type": "integer"}}}));
+            builder.tool(echo)
+        })
+        .hooks(move |agent| {
+            let log = log.clone();
+            agent.hooks().on::<ToolGate>(move |cx| log.add(cx.input().to_string()));
+            agent.hooks().on::<ToolGate>(|cx| {
+                if cx.input()["n"] == 1 {
+                    cx.rewrite(json!({"n": 2}));
+                }
+            });
+        })
+        .tell()
+        .await;
+    assert_eq!(seen.all(), ["{\"n\":1}", "{\"n\":2}"]);
+    assert_eq!(told.transcript()[2], "results: ok {\"n\":2}");
+    assert_eq!(told.transcript()[1], "model: call echo {\"n\":1}", "what the model wrote stays");
+
+    let told = Scenario::new([Reply::call("echo", json!({"n": 1})), Reply::text("ok")])
+        .build(|builder| {
+            let mut echo = forbidden("echo");
+            echo.spec = echo.spec.input_schema(json!({"type": "object", "properties": {"n": {"type": "integer"}}}));
+            builder.tool(echo)
+        })
+        .hooks(|agent| {
+            agent.hooks().on::<ToolGate>(|cx| cx.rewrite(json!({"n": "x"})));
+        })
+        .tell_all()
+        .await;
+    assert!(told.transcript()[2].starts_with("results: invalid!"));
+
+    let told = Scenario::new([Reply::call("echo", json!({"n": 1})), Reply::text("ok")])
+        .build(|builder| builder.tool(forbidden("echo")))
+        .hooks(|agent| {
+            agent.hooks().on::<ToolGate>(|cx| {
+                let n = cx.input()["n"].as_u64().unwrap_or(0);
+                cx.rewrite(json!({"n": n + 1}));
+            });
+        })
+        .tell_all()
+        .await;
+    assert!(told.transcript()[2].starts_with("results: blocked!"), "gates that never agree block");
+}
+
+#[tokio::test]
+async fn a_gate_may_answer_in_the_tools_place() {
+    let told = Scenario::new([Reply::call("echo", json!({})), Reply::text("ok")])
+        .build(|builder| builder.tool(forbidden("echo")))
+        .hooks(|agent| {
+            agent.hooks().on::<ToolGate>(|cx| cx.substitute("from the cache"));
+        })
+        .tell_all()
+        .await;
+    assert_eq!(told.transcript()[2], "results: ok from the cache");
+}
+
+#[tokio::test]
+async fn transforms_see_every_result_and_sizes_are_recomputed_between_them() {
+    let notes = Notes::default();
+    let log = notes.clone();
+    let told = Scenario::new([Reply::call("echo", json!({"n": 1})).and_call("nope", json!({})), Reply::text("ok")])
+        .build(|builder| builder.tool(echo()))
+        .hooks(move |agent| {
+            let (first, second) = (log.clone(), log.clone());
+            agent.hooks().on::<ToolTransform>(move |cx| {
+                first.add(format!("{} {}", cx.name(), cx.status().as_str()));
+                cx.set_result("1234");
+            });
+            agent.hooks().on::<ToolTransform>(move |cx| second.add(cx.output_bytes().to_string()));
+        })
+        .tell()
+        .await;
+    let mut all = notes.all();
+    all.sort();
+    assert_eq!(all, ["4", "4", "echo ok", "nope unknown_tool"]);
+    assert_eq!(told.transcript()[2], "results: ok 1234 | unknown_tool 1234");
+}
+
+#[tokio::test]
+async fn too_much_output_is_followed_by_a_stored_nudge() {
+    let told = Scenario::new([Reply::call("read", json!({})).and_call("read", json!({})), Reply::text("ok")])
+        .build(|builder| {
+            builder.tool(tool("read", |_, _| Box::pin(async { Ok("x".repeat(600).into()) }))).tool_output_budget(1000)
+        })
+        .tell_all()
+        .await;
+    let budget = told.transcript().into_iter().find(|line| line.starts_with("budget: ")).unwrap();
+    assert!(budget.contains("1200 bytes, 200 over the budget of 1000"), "{budget}");
+    assert!(told.events.contains(&"tool-budget:exceeded 1200 of 1000".to_owned()));
+}
+
+#[tokio::test]
+async fn outcomes_and_state_travel_with_the_result() {
+    let told = Scenario::new([Reply::call("write", json!({})), Reply::call("read", json!({})), Reply::text("ok")])
+        .build(|builder| {
+            let write = tool("write", |_, cx| {
+                Box::pin(async move {
+                    cx.state().set("k", json!(7))?;
+                    cx.report_outcome(ToolOutcome::Created)?;
+                    cx.report_outcome(ToolOutcome::Noop)?;
+                    Ok("written".into())
+                })
+            });
+            let read = tool("read", |_, cx| {
+                Box::pin(async move { Ok(ToolOutput::from(cx.state().get("k").map_or(json!(null), |v| (*v).clone()))) })
+            });
+            builder.tool(write).tool(read)
+        })
+        .tell_all()
+        .await;
+    let result = told.outcome().turns[2].tool_results().next().unwrap().clone();
+    assert_eq!(result.outcome, Some(ToolOutcome::Noop));
+    assert_eq!(told.transcript()[4], "results: ok 7");
+    assert_eq!(told.agent.tool_state().get("k").as_deref(), Some(&json!(7)));
+}
+
+#[tokio::test]
+async fn progress_is_told_before_the_result() {
+    let told = Scenario::new([Reply::call("slow", json!({})), Reply::text("ok")])
+        .build(|builder| {
+            builder.tool(tool("slow", |_, cx| {
+                Box::pin(async move {
+                    for n in 0..3 {
+                        cx.progress(json!({ "n": n })).await?;
+                    }
+                    Ok("done".into())
+                })
+            }))
+        })
+        .tell()
+        .await;
+    let about: Vec<_> =
+        told.events.iter().filter(|e| e.starts_with("tool:update") || e.starts_with("tool:after")).cloned().collect();
+    assert_eq!(about, ["tool:update slow", "tool:update slow", "tool:update slow", "tool:after slow ok"]);
+}
+
+#[tokio::test]
+async fn drain_stops_after_the_turn_and_the_next_run_goes_on() {
+    let told = Scenario::new([Reply::call("echo", json!({})), Reply::text("rest")])
+        .build(|builder| builder.tool(echo()))
+        .hooks(|agent| {
+            agent.hooks().on::<ToolBefore>(|cx| cx.agent().drain());
+        })
+        .tell()
+        .await;
+    assert_eq!(told.outcome().stop, StopCause::Drained);
+    let outcome = told.agent.run(zidane::types::Prompt::none()).await.unwrap();
+    assert_eq!(outcome.text, "rest");
+}
+
+#[tokio::test]
+async fn a_hook_may_change_model_and_tools_for_one_turn() {
+    let told = Scenario::new([Reply::call("echo", json!({})), Reply::text("ok")])
+        .build(|builder| builder.tool(forbidden("echo")).system("Be brief."))
+        .hooks(|agent| {
+            agent.hooks().on::<TurnBefore>(|cx| {
+                if cx.number() == 1 {
+                    cx.set_model("other");
+                    cx.retain_tools(|_| false);
+                }
+            });
+            agent.hooks().on::<SystemBefore>(|cx| {
+                let text = format!("{} Today is Tuesday.", cx.system().unwrap_or_default());
+                cx.set_system(text);
+            });
+        })
+        .tell_all()
+        .await;
+    let requests = told.model.requests();
+    assert_eq!(requests[0].head.model, "other");
+    assert_eq!(requests[1].head.model, "test");
+    assert_eq!(requests[0].head.system.as_deref(), Some("Be brief. Today is Tuesday."));
+    assert_eq!(told.transcript()[2], "results: unknown_tool! There is no tool named `echo`; no tools are available.");
+    let models: Vec<_> = told.outcome().stats.by_model().into_iter().map(|(model, _)| model).collect();
+    assert_eq!(models, ["other", "test"]);
+}
+
+#[tokio::test]
+async fn a_tool_may_not_run_longer_than_it_says() {
+    let told = Scenario::new([Reply::call("slow", json!({})), Reply::text("ok")])
+        .build(|builder| {
+            let mut slow = tool("slow", |_, _| Box::pin(std::future::pending()));
+            slow.spec = slow.spec.timeout(Duration::from_millis(20)).cancel_grace(Duration::from_millis(5));
+            builder.tool(slow)
+        })
+        .tell_all()
+        .await;
+    assert!(told.transcript()[2].starts_with("results: interrupted! This call took longer than 20ms"));
+    assert_eq!(told.outcome().stop, StopCause::Stop);
+}
