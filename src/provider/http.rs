@@ -380,10 +380,12 @@ pub(crate) fn header<'a>(headers: &'a [(String, String)], name: &str) -> Option<
 /// `retry-after-ms`, else `retry-after` in seconds or as an HTTP date.
 pub(crate) fn retry_after(headers: &[(String, String)]) -> Option<Duration> {
     let number = |name: &str| header(headers, name)?.trim().parse::<f64>().ok();
-    if let Some(millis) = number("retry-after-ms") {
+    let seconds = number("retry-after");
+    // Azure sends "0 ms" beside "1 s": a delay is never shortened.
+    if let Some(millis) = number("retry-after-ms").filter(|millis| *millis > 0.0 || seconds.is_none()) {
         return Duration::try_from_secs_f64(millis / 1e3).ok();
     }
-    if let Some(seconds) = number("retry-after") {
+    if let Some(seconds) = seconds {
         return Duration::try_from_secs_f64(seconds).ok();
     }
     let until = httpdate::parse_http_date(header(headers, "retry-after")?.trim()).ok()?;
@@ -446,6 +448,8 @@ mod tests {
         assert_eq!(of(&[("Retry-After", " 3 ")]), Some(Duration::from_secs(3)));
         assert_eq!(of(&[("retry-after", "0.5")]), Some(Duration::from_millis(500)));
         assert_eq!(of(&[("retry-after-ms", "250"), ("retry-after", "9")]), Some(Duration::from_millis(250)));
+        assert_eq!(of(&[("retry-after-ms", "0"), ("retry-after", "1")]), Some(Duration::from_secs(1)));
+        assert_eq!(of(&[("retry-after-ms", "0")]), Some(Duration::ZERO));
         let date = ("date", "Sun, 06 Nov 1994 08:49:37 GMT");
         assert_eq!(of(&[date, ("retry-after", "Sun, 06 Nov 1994 08:50:07 GMT")]), Some(Duration::from_secs(30)));
         assert_eq!(of(&[date, ("retry-after", "Sun, 06 Nov 1994 08:00:00 GMT")]), Some(Duration::ZERO));
