@@ -3,6 +3,8 @@
 //! In comes a [`ModelRequest`], out comes a [`ProviderStream`] of [`StreamEvent`]s or a [`ProviderError`]. A provider
 //! knows its wire and nothing of agents, tools, hooks or sessions' storage.
 
+#[cfg(feature = "anthropic")]
+mod anthropic;
 mod capabilities;
 mod error;
 mod event;
@@ -33,6 +35,8 @@ use std::task::{Context, Poll};
 use async_trait::async_trait;
 use futures::Stream;
 
+#[cfg(feature = "anthropic")]
+pub use anthropic::{Anthropic, AnthropicBuilder};
 pub use capabilities::Capabilities;
 pub use error::{ProviderError, ProviderErrorKind};
 pub use event::{StreamEvent, UsageSnapshot};
