@@ -5,13 +5,27 @@
 
 #[cfg(feature = "anthropic")]
 mod anthropic;
+#[cfg(feature = "http")]
+#[allow(dead_code, reason = "used by the wires")]
+mod arguments;
 mod capabilities;
+#[cfg(feature = "http")]
+#[allow(dead_code, reason = "used by the wires")]
+mod delay;
 mod error;
 mod event;
+#[cfg(feature = "gemini")]
+mod gemini;
 mod history;
 #[cfg(feature = "http")]
 #[allow(dead_code, reason = "used by the wires")]
 mod http;
+#[cfg(feature = "http")]
+#[allow(dead_code, reason = "used by the wires")]
+mod json_string;
+#[cfg(feature = "http")]
+#[allow(dead_code, reason = "used by the wires")]
+mod lenient;
 #[allow(dead_code, reason = "used by the wires")]
 mod media;
 #[allow(dead_code, reason = "used by the wires")]
@@ -41,6 +55,8 @@ pub use anthropic::{Anthropic, AnthropicBuilder};
 pub use capabilities::Capabilities;
 pub use error::{ProviderError, ProviderErrorKind};
 pub use event::{StreamEvent, UsageSnapshot};
+#[cfg(feature = "gemini")]
+pub use gemini::{Gemini, GeminiBuilder};
 pub use history::{BodyCache, EncodedBody, History, HistoryTurn};
 #[cfg(feature = "http")]
 pub use http::{HttpOptions, RawResponse};

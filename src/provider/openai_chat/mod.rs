@@ -22,7 +22,6 @@ mod error;
 mod fast;
 mod finish;
 mod json_scan;
-mod lenient;
 mod local;
 mod messages;
 mod parts;
