@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use zidane::provider::openai_chat::{ChatProfile, OpenAiChat};
-use zidane::provider::{Anthropic, RawResponse};
+use zidane::provider::{Anthropic, Gemini, RawResponse};
 use zidane::{Agent, AgentBuilder};
 
 use super::corpus::{Exchange, Protocol};
@@ -10,7 +10,7 @@ use super::got::{self, Got};
 
 pub fn is_built(protocol: Protocol) -> bool {
     match protocol {
-        Protocol::Anthropic | Protocol::Chat => true,
+        Protocol::Anthropic | Protocol::Chat | Protocol::Gemini => true,
         Protocol::Left => false,
     }
 }
@@ -22,6 +22,7 @@ pub fn decode(protocol: Protocol, vendor: &str, exchange: &Exchange, pieces: Vec
     got::collect(|| match protocol {
         Protocol::Chat => chat(vendor, "http://127.0.0.1:9/v1").decode(&model, response),
         Protocol::Anthropic => anthropic(vendor, "http://127.0.0.1:9").decode(&model, response),
+        Protocol::Gemini => gemini(vendor, "http://127.0.0.1:9").decode(&model, response),
         Protocol::Left => unreachable!("not built"),
     })
 }
@@ -31,12 +32,17 @@ pub fn agent(protocol: Protocol, vendor: &str, url: &str) -> AgentBuilder {
     match protocol {
         Protocol::Chat => Agent::builder().provider(chat(vendor, &format!("{url}/v1"))),
         Protocol::Anthropic => Agent::builder().provider(anthropic(vendor, url)),
+        Protocol::Gemini => Agent::builder().provider(gemini(vendor, url)),
         Protocol::Left => unreachable!("not built"),
     }
 }
 
 fn anthropic(vendor: &str, url: &str) -> Anthropic {
     Anthropic::builder().id(vendor).base_url(url).api_key("test").build().unwrap()
+}
+
+fn gemini(vendor: &str, url: &str) -> Gemini {
+    Gemini::builder().id(vendor).base_url(url).api_key("test").build().unwrap()
 }
 
 /// The provider as a host would set it up for a vendor; one without a profile of its own gets the plain one.

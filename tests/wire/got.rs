@@ -71,7 +71,11 @@ pub fn answer(got: &Got) -> Result<Answer, String> {
         (None, Some(error)) => answer.end = Some(End::Error(failure(error))),
         (Some(_), None) => {}
     }
-    answer.blocks = blocks.into_iter().map(close).collect();
+    let is_gemini = got.events.iter().any(|event| match event {
+        StreamEvent::Signature { producer, .. } => producer.as_str().starts_with("google"),
+        _ => false,
+    });
+    answer.blocks = blocks.into_iter().map(|open| close(open, is_gemini)).collect();
     Ok(answer)
 }
 
@@ -119,8 +123,10 @@ fn block_event(blocks: &mut Vec<Open>, event: &StreamEvent) -> Result<(), String
     Ok(())
 }
 
-fn close(open: Open) -> Block {
+/// Elsewhere the state of a text is its citations, which are compared no further.
+fn close(open: Open, is_gemini: bool) -> Block {
     match open {
+        Open::Text(text, Some(signature)) if is_gemini => Block::Signed { text, signature },
         Open::Text(text, _) => Block::Text(text),
         Open::Thinking(text, signature) => Block::Thinking { text, signature },
         Open::Redacted(data) => Block::Redacted(data),

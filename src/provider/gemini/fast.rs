@@ -84,7 +84,7 @@ mod tests {
     fn learned(usage: &str, tail: &str) -> Shape {
         let chunk = chunk("one", usage, tail);
         let start = chunk.find("one").unwrap();
-        let counts = chunk.find("{\"p").map(|at| &chunk[at..=at + chunk[at..].find('}').unwrap()]);
+        let counts = chunk.find("{\"prompt").map(|at| &chunk[at..=at + chunk[at..].find('}').unwrap()]);
         let mut shape = Shape::default();
         shape.learn(&chunk, &chunk[start..start + 3], counts);
         shape

@@ -11,7 +11,7 @@ use zidane::types::{
     Document, Extra, Media as AgentMedia, MediaSource, Prompt, PromptPart, Resource, ResourceContent, ToolResultBody,
     ToolResultContent,
 };
-use zidane::{Agent, AgentBuilder, RunErrorKind};
+use zidane::{AgentBuilder, RunErrorKind};
 
 use super::super::answer::{Block, End};
 use super::super::corpus::Protocol;
@@ -125,7 +125,13 @@ impl AgentTool for Recorded {
     }
 
     async fn call(&self, _input: Value, cx: ToolContext) -> Result<ToolOutput, ToolError> {
-        let result = self.results.lock().unwrap().get_mut(cx.call_id()).and_then(VecDeque::pop_front);
+        let result = {
+            let mut results = self.results.lock().unwrap();
+            // Where the wire gives no ids, a call's name and place do (see `read_gemini`).
+            let made = (0..).map(|place| format!("{}#{place}", self.name)).take(results.len());
+            let keys: Vec<_> = std::iter::once(cx.call_id().to_owned()).chain(made).collect();
+            keys.iter().find_map(|key| results.get_mut(key)?.pop_front())
+        };
         let Some(Part::Result { content, is_error, .. }) = result else { return Err("not recorded".into()) };
         let mut output = ToolOutput::from(body(&content));
         output.is_error = is_error;
