@@ -21,7 +21,7 @@ use wire::got::{self, Got};
 use wire::{compare, decode, expect, runs};
 
 /// Tags of which at least one recording must have been compared, so that the test cannot pass by finding nothing.
-const MUST_SEE: [&str; 32] = [
+const MUST_SEE: [&str; 34] = [
     "stream",
     "non-stream",
     "text",
@@ -36,6 +36,8 @@ const MUST_SEE: [&str; 32] = [
     "reasoning",
     "encrypted-reasoning",
     "signature",
+    "thought-signature",
+    "safety-block",
     "cache",
     "usage-detail",
     "server-tool",
@@ -58,11 +60,12 @@ const MUST_SEE: [&str; 32] = [
 
 /// Recorded conversations of which an agent on one wire can go only the first steps, and how many. Turns of another
 /// provider were put between them, or the client sent what this loop never does.
-const PARTLY_REPLAYED: [(&str, usize); 4] = [
+const PARTLY_REPLAYED: [(&str, usize); 5] = [
     ("test-anthropic-to-google-deferred-capability-history-replay", 1),
     ("test-live-tool-search-handoff-anthropic-openai-anthropic", 2),
     ("test-deepseek-deferred-capability-with-thinking", 1),
     ("test-lite-agent-structured-output", 2),
+    ("gemini__google__test-tools", 1),
 ];
 
 /// Prints although the test passes: libtest holds back only what the print macros write.

@@ -71,11 +71,7 @@ pub fn answer(got: &Got) -> Result<Answer, String> {
         (None, Some(error)) => answer.end = Some(End::Error(failure(error))),
         (Some(_), None) => {}
     }
-    let is_gemini = got.events.iter().any(|event| match event {
-        StreamEvent::Signature { producer, .. } => producer.as_str().starts_with("google"),
-        _ => false,
-    });
-    answer.blocks = blocks.into_iter().map(|open| close(open, is_gemini)).collect();
+    answer.blocks = blocks.into_iter().map(close).collect();
     Ok(answer)
 }
 
@@ -123,10 +119,10 @@ fn block_event(blocks: &mut Vec<Open>, event: &StreamEvent) -> Result<(), String
     Ok(())
 }
 
-/// Elsewhere the state of a text is its citations, which are compared no further.
-fn close(open: Open, is_gemini: bool) -> Block {
+fn close(open: Open) -> Block {
     match open {
-        Open::Text(text, Some(signature)) if is_gemini => Block::Signed { text, signature },
+        // Elsewhere the state of a text is JSON of what else came with it, and compared no further.
+        Open::Text(text, Some(signature)) if !signature.starts_with(['{', '[']) => Block::Signed { text, signature },
         Open::Text(text, _) => Block::Text(text),
         Open::Thinking(text, signature) => Block::Thinking { text, signature },
         Open::Redacted(data) => Block::Redacted(data),

@@ -94,7 +94,7 @@ fn outcome_differences(
         (Ok(_), _) if !is_last || plan.stops.is_some() => None,
         (Ok(outcome), Some(End::Finish { .. })) => {
             let said = answer.blocks.iter().filter_map(|block| match block {
-                Block::Text(text) => Some(text.as_str()),
+                Block::Text(text) | Block::Signed { text, .. } => Some(text.as_str()),
                 _ => None,
             });
             // A space that is a text block of its own, between two with citations, is not kept: blank text is not

@@ -1,6 +1,6 @@
 //! What an agent must be given so that it goes through a recorded conversation.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use serde_json::{Map, Value};
 use zidane::types::TurnFinishReason;
@@ -49,7 +49,17 @@ impl Plan {
         let mut said = self.said_before(step).into_iter();
         let mut request = self.steps.get(step).map(|step| step.request.clone()).unwrap_or_default();
         for turn in request.turns.iter_mut().filter(|turn| !turn.is_user) {
+            let mut ids: VecDeque<_> = turn.calls().map(str::to_owned).collect();
             turn.parts = said.next().unwrap_or_default().into_iter().flat_map(parts).collect();
+            for part in &mut turn.parts {
+                if let Part::Call { id, .. } = part {
+                    // Where the wire gives no ids, the reader makes some.
+                    let known = ids.pop_front().unwrap_or_default();
+                    if id.is_empty() {
+                        *id = known;
+                    }
+                }
+            }
         }
         request
     }

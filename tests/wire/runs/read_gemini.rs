@@ -55,7 +55,9 @@ impl Names {
         let count = self.counts.entry(name.clone()).or_default();
         let made = format!("{name}#{count}");
         *count += 1;
-        let id = Some(text(&call["id"])).filter(|id| !id.is_empty()).unwrap_or(made);
+        // One recorded client sends ids that it made itself.
+        let given = Some(text(&call["id"])).filter(|id| !id.is_empty() && !id.starts_with("pyd_ai_"));
+        let id = given.unwrap_or(made);
         self.waiting.entry(name).or_default().push_back(id.clone());
         id
     }
@@ -138,17 +140,18 @@ fn media(media: &Value, data: &str) -> Media {
     Media { kind: kind.into(), media_type, data: text(field(media, data)), is_url: data == "fileUri" }
 }
 
-/// A schema with types in lower case. One without properties is none.
+/// A schema with types in lower case, and without the keyword that not all models take. One without properties is none.
 fn plain(schema: &Value) -> Value {
     match schema {
         Value::Object(fields) => {
             if fields.get("properties").and_then(Value::as_object).is_some_and(serde_json::Map::is_empty) {
                 return Value::Null;
             }
-            let kept = fields.iter().filter(|(_, value)| !value.is_null());
+            let kept = fields.iter().filter(|(name, value)| !value.is_null() && *name != "additionalProperties");
             let plain = kept.map(|(name, value)| {
                 let value = match (name.as_str(), value) {
                     ("type", Value::String(kind)) => Value::String(kind.to_lowercase()),
+                    ("type", Value::Number(kind)) => Value::String(numbered(kind.as_u64()).to_owned()),
                     (_, value) => plain(value),
                 };
                 (name.clone(), value)
@@ -157,5 +160,17 @@ fn plain(schema: &Value) -> Value {
         }
         Value::Array(items) => items.iter().map(plain).collect(),
         other => other.clone(),
+    }
+}
+
+/// Clients that speak numbers for enums.
+fn numbered(kind: Option<u64>) -> &'static str {
+    match kind {
+        Some(1) => "string",
+        Some(2) => "number",
+        Some(3) => "integer",
+        Some(4) => "boolean",
+        Some(5) => "array",
+        _ => "object",
     }
 }
