@@ -42,6 +42,11 @@ pub(crate) trait Decoder: Send + Unpin + 'static {
     /// The terminal event was seen.
     fn is_finished(&self) -> bool;
 
+    /// The answer gave its end, on a wire where more may follow: a body that breaks off or falls silent then is whole.
+    fn has_ended(&self) -> bool {
+        self.is_finished()
+    }
+
     /// The error of a response whose status is no success. The caller adds status, request id and what headers say.
     fn status_error(&self, status: u16, body: &[u8]) -> ProviderError;
 }
@@ -371,6 +376,7 @@ impl<D: Decoder> Stream for Driver<D> {
             let Some(body) = &mut this.body else { return Poll::Ready(None) };
             match std::task::ready!(body.poll_next_unpin(cx)) {
                 Some(Ok(chunk)) => this.chunk(chunk),
+                Some(Err(_)) | None if this.decoder.has_ended() => this.end(),
                 Some(Err(error)) => this.fail(error),
                 None => this.end(),
             }

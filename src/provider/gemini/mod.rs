@@ -278,3 +278,6 @@ impl Provider for Gemini {
         request::check(&self.inner.wire, model, content)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -335,6 +335,10 @@ impl Decoder for ContentDecoder {
         self.finished
     }
 
+    fn has_ended(&self) -> bool {
+        self.end.is_some()
+    }
+
     fn status_error(&self, status: u16, body: &[u8]) -> ProviderError {
         error::from_body(&self.wire, Some(status), body)
     }
