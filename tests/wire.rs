@@ -417,6 +417,57 @@ mod expectations {
     }
 
     #[test]
+    fn a_gemini_stream_is_read() {
+        let chunk = |parts: Value, more: Value| {
+            let mut chunk = json!({ "candidates": [{ "content": { "parts": parts } }], "modelVersion": "m" });
+            for (field, value) in more.as_object().unwrap() {
+                chunk["candidates"][0][field] = value.clone();
+            }
+            chunk["usageMetadata"] = json!({ "promptTokenCount": 9, "cachedContentTokenCount": 4,
+                "candidatesTokenCount": 2, "thoughtsTokenCount": 3 });
+            format!("data: {chunk}\r\n\r\n")
+        };
+        let piece = json!({ "jsonPath": "$.a[1].b", "numberValue": 1 });
+        let start = [
+            chunk(json!([{ "text": "h", "thought": true }]), json!({})),
+            chunk(json!([{ "text": "m", "thought": true }, { "text": "h" }, { "text": "i" }]), json!({})),
+            chunk(json!([{ "text": "", "thoughtSignature": "s1" }, { "executableCode": {} }]), json!({})),
+            chunk(
+                json!([{ "functionCall": { "name": "t", "willContinue": true }, "thoughtSignature": "s2" }]),
+                json!({}),
+            ),
+            chunk(json!([{ "functionCall": { "partialArgs": [piece], "willContinue": true } }]), json!({})),
+        ]
+        .concat();
+        let mut called = call("", "t", json!({ "a": [null, { "b": 1 }] }));
+        if let Block::Call(call) = &mut called {
+            call.signature = Some("s2".into());
+        }
+        let expected = Answer {
+            models: vec!["m".into()],
+            blocks: vec![
+                Block::Thinking { text: "hm".into(), signature: None },
+                Block::Text("hi".into()),
+                Block::Signed { text: String::new(), signature: "s1".into() },
+                Block::Opaque(json!({ "executableCode": {} })),
+                called,
+            ],
+            usage: Some(Usage { input: 5, output: 5, cache_read: 4, reasoning: 3, ..Usage::default() }),
+            end: finish(Class::ToolCalls, "STOP"),
+        };
+        let end = chunk(json!([]), json!({ "finishReason": "STOP" }));
+        assert_eq!(answer(Protocol::Gemini, "google", &exchange(200, &format!("{start}{end}"))), expected);
+        let cut = answer(Protocol::Gemini, "google", &exchange(200, &start));
+        assert!(matches!(cut.end, Some(End::Error(failure)) if failure.kinds == [Kind::TruncatedStream]));
+        let error = "{\n\"error\": {\"code\": 503}}\n";
+        let failed = answer(Protocol::Gemini, "google", &exchange(200, &format!("{start}{error}")));
+        assert!(matches!(failed.end, Some(End::Error(failure)) if failure.kinds == [Kind::Overloaded]));
+        let blocked = r#"[{"promptFeedback":{"blockReason":"SAFETY"}}]"#;
+        let blocked = answer(Protocol::Gemini, "google", &exchange(200, blocked));
+        assert_eq!((blocked.blocks, blocked.end), (Vec::new(), finish(Class::ContentFilter, "SAFETY")));
+    }
+
+    #[test]
     fn failures_are_classed() {
         let table = [
             (
@@ -438,6 +489,20 @@ mod expectations {
             (Protocol::Chat, 429, r#"{"error":{"code":"rate_limit_exceeded"}}"#, Kind::RateLimited, true),
             (Protocol::Chat, 200, r#"{"error":{"code":502,"message":"x"}}"#, Kind::Server, true),
             (Protocol::Chat, 502, "<html>", Kind::Server, true),
+            (
+                Protocol::Gemini,
+                400,
+                r#"[{"error":{"code":400,"details":[{"reason":"API_KEY_INVALID"}]}}]"#,
+                Kind::Auth,
+                false,
+            ),
+            (
+                Protocol::Gemini,
+                429,
+                r#"{"error":{"details":[{"violations":[{"quotaId":"RequestsPerDay"}]}]}}"#,
+                Kind::Quota,
+                false,
+            ),
         ];
         for (protocol, status, body, kind, retryable) in table {
             let answer = answer(protocol, "x", &exchange(status, body));

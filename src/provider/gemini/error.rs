@@ -8,8 +8,13 @@ use super::super::{ProviderError, ProviderErrorKind};
 use super::Wire;
 
 /// Texts of a conversation that does not fit. The first is the vendor's, the others come from gateways.
-const OVERFLOW: [&str; 4] =
-    ["exceeds the maximum number of tokens allowed", "context window", "context length", "input is too long"];
+const OVERFLOW: [&str; 5] = [
+    "exceeds the maximum number of tokens allowed",
+    "context window",
+    "context length",
+    "context size",
+    "input is too long",
+];
 /// Texts of money that ran out, whatever the status.
 const MONEY: [&str; 4] = ["spending cap", "spend cap", "prepayment credits", "enable billing"];
 
@@ -25,14 +30,18 @@ pub(super) fn from_body(wire: &Wire, status: Option<u16>, body: &[u8]) -> Provid
     let error = parsed.get("error").filter(|error| !error.is_null()).unwrap_or(&parsed);
     let text = |key: &str| error.get(key).and_then(Value::as_str);
     let message = text("message").or_else(|| error.as_str()).map_or_else(|| excerpt(body), str::to_owned);
-    let own = error.get("code").and_then(Value::as_u64).and_then(|code| u16::try_from(code).ok());
+    // Gateways write the number as a text.
+    let own = match error.get("code") {
+        Some(Value::String(code)) => code.parse().ok(),
+        code => code.and_then(Value::as_u64).and_then(|code| u16::try_from(code).ok()),
+    };
     let status = status.or_else(|| own.filter(|status| (400..600).contains(status)));
     let details = Details::of(error);
 
     let word = text("status");
     let mut result = wire.error(kind_of(status, word, &details, &message), message);
     result.status = status;
-    result.code = details.reason.or(word).or_else(|| text("code")).map(str::to_owned);
+    result.code = details.reason.or(word).or_else(|| text("code").filter(|_| own.is_none())).map(str::to_owned);
     result.retry_after = details.delay.or_else(|| delay_hint(&result.message));
     result
 }
@@ -178,6 +187,8 @@ mod tests {
     fn other_shapes_are_read() {
         assert_eq!(of(500, r#"{"error":"boom"}"#).message, "boom");
         assert_eq!(of(400, "[]").message, "[]");
+        let gateway = of(None, r#"{"error":{"code":"429","message":"slow"}}"#);
+        assert_eq!((gateway.kind, gateway.status, gateway.code), (Kind::RateLimited, Some(429), None));
         let page = of(502, "<html>Bad gateway</html>");
         assert_eq!((page.kind, page.body_excerpt.as_deref()), (Kind::Server, Some("<html>Bad gateway</html>")));
     }

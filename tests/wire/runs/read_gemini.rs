@@ -92,7 +92,7 @@ fn read_part(part: &Value, names: &mut Names) -> Vec<Part> {
     for (name, kind) in [("inlineData", "data"), ("fileData", "fileUri")] {
         let media = field(part, name);
         if media.is_object() {
-            return vec![Part::Media(self::media(media, kind))];
+            return vec![Part::Media(blob(media, kind))];
         }
     }
     let is_other = part.as_object().into_iter().flatten().any(|(name, value)| {
@@ -124,14 +124,14 @@ fn result(response: &Value, names: &mut Names) -> Part {
         for (name, kind) in [("inlineData", "data"), ("fileData", "fileUri")] {
             let media = field(part, name);
             if media.is_object() {
-                content.push(Part::Media(self::media(media, kind)));
+                content.push(Part::Media(blob(media, kind)));
             }
         }
     }
     Part::Result { id: names.result(response), content, is_error }
 }
 
-fn media(media: &Value, data: &str) -> Media {
+fn blob(media: &Value, data: &str) -> Media {
     let media_type = text(field(media, "mimeType"));
     let kind = match media_type.split('/').next() {
         Some(kind @ ("image" | "audio" | "video")) => kind,
