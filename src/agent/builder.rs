@@ -52,8 +52,7 @@ pub struct AgentBuilder {
 
 impl AgentBuilder {
     pub(super) fn new() -> Self {
-        let mut head = RequestHead::default();
-        head.cache = true;
+        let head = RequestHead { cache: true, ..RequestHead::default() };
         Self {
             provider: None,
             head,

@@ -158,12 +158,9 @@ async fn prepare(job: ModelJob) -> Result<Ready, ModelEnd> {
     if !answerable {
         return Err(ModelEnd::NothingToSend);
     }
-    let mut request = ModelRequest::default();
-    request.head = head;
-    request.history = history;
-    if !transformed {
-        request.body_cache = body_cache;
-    }
+    // A view that hooks changed is nothing that later requests begin with.
+    let body_cache = if transformed { Arc::default() } else { body_cache };
+    let request = ModelRequest { head, history, body_cache };
     Ok(Ready { provider, request: Arc::new(request), visible_tools })
 }
 
@@ -205,10 +202,11 @@ async fn converse(cx: &RunCx, turn_id: Uuid, ready: Ready) -> ModelOut {
             cx.firing.observe::<AttemptStart>(&mut hook_cx).await;
         }
         let mut assembler = Assembler::new();
-        let mut request_cx = RequestContext::default();
-        request_cx.attempt = attempt;
-        request_cx.reader_away = cx.sink.is_some().then(|| Arc::clone(&cx.away));
-        request_cx.observer = wire.clone().map(|wire| wire as Arc<dyn WireObserver>);
+        let request_cx = RequestContext {
+            attempt,
+            reader_away: cx.sink.is_some().then(|| Arc::clone(&cx.away)),
+            observer: wire.clone().map(|wire| wire as Arc<dyn WireObserver>),
+        };
         let answer = stream(cx, &*provider, &request, &request_cx, wire.as_deref(), &mut assembler);
         let error = match cx.abort.run_until_cancelled(answer).await {
             None => break (ModelEnd::Aborted, assembler),

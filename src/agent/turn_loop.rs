@@ -261,10 +261,10 @@ impl TurnLoop {
     /// Reads what came from outside. Without a record to keep, nothing is done when nothing waits.
     async fn boundary(&mut self, ending: bool) -> Result<Boundary, RunErrorKind> {
         let handle = &self.cx.agent.handle;
-        let quiet = !handle.has_queued(QueueKind::Steering)
-            && !(ending && handle.has_queued(QueueKind::FollowUp))
-            && !handle.draining();
-        if !self.seam.is_durable() && quiet {
+        let news = handle.has_queued(QueueKind::Steering)
+            || handle.draining()
+            || (ending && handle.has_queued(QueueKind::FollowUp));
+        if !self.seam.is_durable() && !news {
             return Ok(Boundary::default());
         }
         let job = BoundaryJob { cx: Arc::clone(&self.cx), number: self.number, ending };
