@@ -5,6 +5,7 @@ use futures::StreamExt as _;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+use super::Limit;
 use super::assemble::{Assembler, Changed};
 use super::context::RunCx;
 use super::event::AgentEvent;
@@ -74,6 +75,8 @@ pub(super) enum ModelEnd {
     Transcript(TranscriptError),
     /// The conversation ends with the model's turn; nothing was sent.
     NothingToSend,
+    /// A limit forbids the turn; nothing was sent.
+    Limit(Limit),
 }
 
 impl Job for ModelJob {
@@ -124,6 +127,9 @@ async fn ask(job: ModelJob) -> ModelOut {
 /// Runs the shape hooks and checks what they leave.
 async fn prepare(job: ModelJob) -> Result<Ready, ModelEnd> {
     let ModelJob { cx, number, mut head, mut history, body_cache, .. } = job;
+    if let Some(limit) = cx.meter.forbids_turn() {
+        return Err(ModelEnd::Limit(limit));
+    }
     let mut provider = None;
     let declared = Arc::clone(&head.tools);
     if cx.firing.has::<TurnBefore>() {

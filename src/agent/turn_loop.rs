@@ -341,6 +341,7 @@ impl TurnLoop {
             ModelEnd::Hook { hook, message } => return Err(RunErrorKind::Hook { hook, message }),
             ModelEnd::Transcript(error) => return Err(RunErrorKind::Transcript(error)),
             ModelEnd::NothingToSend => return Err(RunErrorKind::NothingToDo),
+            ModelEnd::Limit(limit) => return Ok(Next::Stop(StopCause::Limit(limit))),
         };
         let cut = self.aborted || failure.is_some();
         let finish = if cut { None } else { out.finish };
@@ -387,6 +388,7 @@ impl TurnLoop {
             attempts: out.attempts,
             ..TurnUsage::default()
         };
+        self.cx.meter.count_turn(&usage);
         self.stats.push_turn(usage.clone());
         let firing = &self.cx.firing;
         if firing.has::<TurnUsageHook>() {
@@ -430,6 +432,9 @@ impl TurnLoop {
         at: Timestamp,
     ) -> Next {
         let Some(turn) = turn.filter(|_| !self.aborted) else { return Next::Stop(StopCause::Aborted) };
+        if let Some(limit) = batch.limit {
+            return Next::Stop(StopCause::Limit(limit));
+        }
         let called = !batch.summaries.is_empty();
         if finish != Some(TurnFinishReason::Pause) {
             self.pauses = 0;
