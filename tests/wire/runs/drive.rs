@@ -11,7 +11,7 @@ use zidane::types::{
     Document, Extra, Media as AgentMedia, MediaSource, Prompt, PromptPart, Resource, ResourceContent, ToolResultBody,
     ToolResultContent,
 };
-use zidane::{Agent, AgentBuilder, RunErrorKind};
+use zidane::{AgentBuilder, RunErrorKind};
 
 use super::super::answer::{Block, End};
 use super::super::corpus::Protocol;
