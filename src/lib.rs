@@ -16,3 +16,8 @@ pub use agent::{
     Agent, AgentBuilder, AgentEvent, AgentStream, BuildError, Run, RunError, RunErrorKind, RunOutcome, StopCause,
 };
 pub use async_trait::async_trait;
+#[cfg(feature = "anthropic")]
+pub use provider::Anthropic;
+#[cfg(feature = "openai")]
+pub use provider::OpenAiChat;
+pub use tool::{Tool, ToolContext, ToolError, ToolOutput, TypedTool, tool_fn};

@@ -73,7 +73,7 @@ fn signed(producer: SignatureProducer, value: &str) -> Option<Signature> {
 }
 
 fn opaque(value: Value) -> SessionContentBlock {
-    SessionContentBlock::Opaque(OpaqueBlock { producer: SignatureProducer::ANTHROPIC, model: "m".into(), value })
+    SessionContentBlock::Opaque(OpaqueBlock::new(SignatureProducer::ANTHROPIC, "m", value))
 }
 
 fn server_call(id: &str) -> SessionContentBlock {
@@ -266,13 +266,11 @@ fn state_of_calls_and_texts_goes_back_where_it_is_wanted() {
 
 #[test]
 fn media_goes_natively_or_as_text() {
-    let png = Media { media_type: None, source: MediaSource::Data("iVBORw0KGgoAAAAA".into()) };
+    let png = Media::new(None, MediaSource::Data("iVBORw0KGgoAAAAA".into()));
     let blob = |media_type: &str, data: &str| {
-        ToolResultContent::Resource(Resource {
-            uri: Some("file:///a".into()),
-            media_type: Some(media_type.into()),
-            content: ResourceContent::Blob(data.into()),
-        })
+        let mut resource = Resource::new("file:///a", ResourceContent::Blob(data.into()));
+        resource.media_type = Some(media_type.into());
+        ToolResultContent::Resource(resource)
     };
     let output = vec![
         ToolResultContent::text("shot:"),
@@ -324,7 +322,7 @@ fn what_cannot_be_sent_is_named_before_it_is() {
         name: Some("a.doc".into()),
         media: Media::base64("application/msword", "AAAA"),
     });
-    let reference = SessionContentBlock::Image(Media { media_type: None, source: MediaSource::Ref("k".into()) });
+    let reference = SessionContentBlock::Image(Media::new(None, MediaSource::Ref("k".into())));
     let pdf = SessionContentBlock::Document(Document::pdf("a.pdf", b"%PDF-1.7\n"));
     for (model, block, what) in [
         ("claude-haiku-4-5", tiff.clone(), "block 1 (image, image/tiff)"),
