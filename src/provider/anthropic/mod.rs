@@ -5,6 +5,7 @@
 
 mod blocks;
 mod error;
+mod events;
 mod models;
 mod request;
 mod schema;
