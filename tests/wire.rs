@@ -195,7 +195,7 @@ fn judge_exchange(name: &str, recording: &Recording, exchange: &Exchange) -> Vec
 
 /// A stream that breaks off anywhere means what had come by then.
 fn judge_cut_off(name: &str, recording: &Recording, exchange: &Exchange) -> Vec<String> {
-    const CUTS: u64 = 6;
+    const CUTS: u64 = 24;
     let is_stream = exchange.status < 400 && !exchange.body.trim_start().starts_with('{');
     if !is_stream {
         return Vec::new();
