@@ -11,7 +11,7 @@ use crate::clock::{Clock, SystemClock};
 use crate::control::AgentHandle;
 use crate::durable::DurableRuntime;
 use crate::hooks::Hooks;
-use crate::provider::{History, Provider, RequestHead, RetryPolicy, ThinkingLevel, ToolChoice};
+use crate::provider::{History, PriceBook, Provider, RequestHead, RetryPolicy, ThinkingLevel, ToolChoice};
 use crate::session::Session;
 use crate::tool::{Extensions, Tool, ToolSet, ToolSetError};
 use crate::tool_state::{ToolStateController, ToolStateStore};
@@ -208,6 +208,12 @@ impl AgentBuilder {
     /// cut. Default: no budget.
     pub fn tool_output_budget(mut self, bytes: usize) -> Self {
         self.options.tool_output_budget = Some(bytes);
+        self
+    }
+
+    /// What tokens cost. Default: the built-in table; a cost that the provider reports wins over any.
+    pub fn prices(mut self, prices: PriceBook) -> Self {
+        self.options.prices = Arc::new(prices);
         self
     }
 

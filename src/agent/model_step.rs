@@ -182,10 +182,16 @@ struct Lost {
 }
 
 impl Lost {
-    fn add(&mut self, usage: &UsageSnapshot) {
+    fn add(&mut self, usage: &UsageSnapshot, cost: Option<NanoUsd>) {
         self.tokens += usage.tokens;
-        self.cost = add_cost(self.cost, usage.cost);
+        self.cost = add_cost(self.cost, cost);
     }
+}
+
+/// What an answer cost, as far as its usage is known.
+fn price(cx: &RunCx, provider: &dyn Provider, request: &ModelRequest, answer: &Assembler) -> Option<NanoUsd> {
+    let usage = answer.usage.as_ref()?;
+    cx.agent.options.prices.cost(provider.id(), answer.model_id.as_deref(), &request.head.model, usage)
 }
 
 fn add_cost(a: Option<NanoUsd>, b: Option<NanoUsd>) -> Option<NanoUsd> {
@@ -227,7 +233,7 @@ async fn converse(cx: &RunCx, turn_id: Uuid, ready: Ready) -> ModelOut {
         }
         let Some(delay) = delay else { break (ModelEnd::Provider(Box::new(error)), assembler) };
         if let Some(usage) = &assembler.usage {
-            lost.add(usage);
+            lost.add(usage, price(cx, &*provider, &request, &assembler));
         }
         if output {
             if cx.firing.has::<StreamReset>() {
@@ -250,6 +256,7 @@ async fn converse(cx: &RunCx, turn_id: Uuid, ready: Ready) -> ModelOut {
     }
     let (finish, raw_finish) = assembler.finish.clone().map_or((None, None), |(class, raw)| (Some(class), raw));
     let usage = assembler.usage;
+    let cost = price(cx, &*provider, &request, &assembler);
     let model_id = assembler.model_id.clone();
     let model = request.head.model.clone();
     let blocks = assembler
@@ -262,7 +269,7 @@ async fn converse(cx: &RunCx, turn_id: Uuid, ready: Ready) -> ModelOut {
         end,
         blocks,
         tokens,
-        cost: add_cost(lost.cost, usage.and_then(|usage| usage.cost)),
+        cost: add_cost(lost.cost, cost),
         attempts: attempt,
         model_id,
         requested_model: model,

@@ -1,7 +1,8 @@
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::Limits;
-use crate::provider::RetryPolicy;
+use crate::provider::{PriceBook, RetryPolicy};
 
 /// When steering messages are delivered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -55,6 +56,7 @@ pub(super) struct AgentOptions {
     pub(super) load_failure: LoadFailure,
     pub(super) queue_limit: usize,
     pub(super) limits: Limits,
+    pub(super) prices: Arc<PriceBook>,
 }
 
 impl Default for AgentOptions {
@@ -74,6 +76,7 @@ impl Default for AgentOptions {
             load_failure: LoadFailure::default(),
             queue_limit: 1024,
             limits: Limits::none(),
+            prices: Arc::default(),
         }
     }
 }

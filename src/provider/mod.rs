@@ -20,6 +20,7 @@ mod names;
 pub mod openai_chat;
 #[allow(dead_code, reason = "used by the wires")]
 mod outgoing;
+mod prices;
 mod request;
 mod retry;
 #[allow(dead_code, reason = "used by the wires")]
@@ -46,6 +47,7 @@ pub use history::{BodyCache, EncodedBody, History, HistoryTurn};
 pub use http::{HttpOptions, RawResponse};
 #[cfg(feature = "openai")]
 pub use openai_chat::{ChatProfile, OpenAiChat};
+pub use prices::{PriceBook, Rates};
 pub use request::{
     ModelRequest, ReaderAway, RequestContext, RequestHead, ThinkingLevel, ToolChoice, ToolDefinition, ToolNames,
     WireObserver, WireRequest, WireResponse,
