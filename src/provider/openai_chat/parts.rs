@@ -224,6 +224,7 @@ impl<'p> Accepts<'p> {
             ToolResultContent::Audio(_) => Err(("audio", "this wire takes none in tool results")),
             ToolResultContent::Video(_) => Err(("video", "this wire takes none in tool results")),
             ToolResultContent::Resource(resource) => self.resource(resource).map_err(|why| ("resource", why)),
+            ToolResultContent::Unknown(_) => Err(("attachment", "this version does not know its kind")),
         }
     }
 
