@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::collections::BTreeSet;
 use std::fmt::{Debug, Display};
+use std::time::Duration;
 
 #[derive(Clone, Debug, Default)]
 pub struct Findings {
@@ -10,6 +11,8 @@ pub struct Findings {
     needs: BTreeSet<String>,
     /// Comparisons made.
     pub checks: usize,
+    /// Something took too long; on a busy machine that may be chance.
+    late: usize,
     /// What is being compared, e.g. one of several ways to run the case.
     place: String,
 }
@@ -48,6 +51,7 @@ impl Findings {
     /// Takes over what one way to run the case showed.
     pub fn merge(&mut self, place: &str, other: Self) {
         self.checks += other.checks;
+        self.late += other.late;
         self.needs.extend(other.needs);
         for wrong in other.wrong {
             self.wrong(format!("{place}: {wrong}"));
@@ -75,6 +79,19 @@ impl Findings {
         if expected != got {
             self.wrong(format!("{what}: expected {}, got {}", short(expected), short(got)));
         }
+    }
+
+    pub fn within(&mut self, limit: Duration, took: Duration) {
+        self.checks += 1;
+        if took > limit {
+            self.late += 1;
+            self.wrong(format!("took {took:?} and not at most {limit:?}"));
+        }
+    }
+
+    /// Whether nothing was wrong but the time it took.
+    pub fn is_only_late(&self) -> bool {
+        self.late > 0 && self.wrong.len() <= self.late
     }
 
     pub fn ensure(&mut self, holds: bool, otherwise: impl FnOnce() -> String) {

@@ -22,8 +22,22 @@ use case::Case;
 use fields::Fields;
 use findings::Findings;
 
+/// A case that fails by its time alone is tried this often.
+const TRIES: usize = 3;
+
 /// Runs a case against the crate.
 pub fn judge(case: &Case) -> Findings {
+    let mut findings = judge_once(case);
+    for _ in 1..TRIES {
+        if !findings.is_only_late() {
+            break;
+        }
+        findings = judge_once(case);
+    }
+    findings
+}
+
+fn judge_once(case: &Case) -> Findings {
     let mut findings = Findings::default();
     let mut fields = Fields::new("", &case.json);
     for known in ["id", "kind", "title", "source", "case", "note", "notes", "links"] {

@@ -160,8 +160,7 @@ impl Ran {
         if let Some(limit) = expect.number("within_ms")
             && timed
         {
-            let took = self.elapsed.as_millis();
-            findings.ensure(took <= u128::from(limit), || format!("took {took} ms and not at most {limit} ms"));
+            findings.within(Duration::from_millis(limit), self.elapsed);
         }
         for prose in expect.list("must_not") {
             self.must_not(prose.as_str().unwrap_or_default(), findings);
