@@ -947,3 +947,36 @@ async fn a_tool_may_not_run_longer_than_it_says() {
     assert!(told.transcript()[2].starts_with("results: interrupted! This call took longer than 20ms"));
     assert_eq!(told.outcome().stop, StopCause::Stop);
 }
+
+// Row 15: limits.
+
+#[tokio::test]
+async fn row_15_a_batch_that_would_exceed_a_limit_does_not_run_at_all() {
+    use zidane::agent::{Limit, Limits};
+    let three = || (0..3).fold(Reply::empty(), |reply, _| reply.and_call("echo", json!({})));
+    let told = Scenario::new([three(), three(), Reply::text("never")])
+        .build(|builder| builder.tool(echo()).limits(Limits::none().tool_calls(5)))
+        .tell_all()
+        .await;
+    assert_eq!(told.outcome().stop, StopCause::Limit(Limit::ToolCalls));
+    let statuses: Vec<_> = told.outcome().turns[4].tool_results().map(|result| result.status).collect();
+    assert_eq!(statuses, [ToolStatus::NotStarted; 3]);
+    let told = Scenario::new([three(), Reply::text("never")])
+        .build(|builder| builder.tool(forbidden("echo")))
+        .run(|run| run.limits(Limits::none().tokens(12)))
+        .tell_all()
+        .await;
+    assert_eq!(told.outcome().stop, StopCause::Limit(Limit::Tokens));
+    let told = Scenario::new((0..5).map(|_| Reply::call("echo", json!({}))))
+        .build(|builder| builder.tool(echo()).limits(Limits::none().turns(2)))
+        .tell_all()
+        .await;
+    assert_eq!(told.outcome().stop, StopCause::Limit(Limit::Turns));
+    assert_eq!(told.outcome().stats.turns, 2);
+    let told = Scenario::new([Reply::call("echo", json!({}))])
+        .build(|builder| builder.tool(forbidden("echo")).limits(Limits::none().wall_clock(Duration::ZERO)))
+        .tell_all()
+        .await;
+    assert_eq!(told.outcome().stop, StopCause::Limit(Limit::WallClock));
+    assert!(told.model.requests().is_empty());
+}

@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 use tokio::sync::mpsc;
 use uuid::Uuid;
 
+use super::Limit;
 use super::commit_step::{CommitJob, Staged};
 use super::event::AgentEvent;
 use super::gate_step::{GateJob, GateOut, Gated, NOT_STARTED};
@@ -34,6 +35,8 @@ pub(super) struct BatchOut {
     pub(super) summaries: Vec<ToolSummary>,
     /// Every call failed for good.
     pub(super) all_failed: bool,
+    /// The limit that kept the batch from running.
+    pub(super) limit: Option<Limit>,
 }
 
 impl TurnLoop {
@@ -56,6 +59,7 @@ impl TurnLoop {
             Some(TurnFinishReason::Length) => Some(CUT),
             _ => Some(NOT_STARTED),
         };
+        let mut limit = None;
         let (results, at) = match refusal {
             Some(text) => {
                 let results = calls
@@ -64,25 +68,40 @@ impl TurnLoop {
                     .collect();
                 (results, turn.created_at)
             }
-            None => self.run_calls(calls).await?,
+            None => self.run_calls(calls, &mut limit).await?,
         };
-        Ok(self.settle(turn_id, results, at).await)
+        Ok(BatchOut { limit, ..self.settle(turn_id, results, at).await })
     }
 
     /// Runs the calls, segment by segment. Results in call order.
     async fn run_calls(
         &mut self,
         calls: Vec<PlannedCall>,
+        limited: &mut Option<Limit>,
     ) -> Result<(Vec<Arc<ToolResultBlock>>, Timestamp), RunErrorKind> {
         let cx = Arc::clone(&self.cx);
         let mut results = Vec::with_capacity(calls.len());
         let mut recorded = None;
+        let mut batch_size = Some(calls.iter().filter(|call| call.ready.is_ok()).count() as u64);
         let (sender, mut progress) = mpsc::channel(PROGRESS_ROOM);
         for (number, calls) in segments(calls, cx.agent.options.tool_execution).into_iter().enumerate() {
             let calls = Arc::new(calls);
-            let gate = GateJob { cx: Arc::clone(&cx), number: self.number, segment: number, calls: Arc::clone(&calls) };
-            let GateOut { calls: gated, aborted } = self.step(gate).await?.out;
+            let batch = batch_size.take().filter(|_| limited.is_none());
+            let gate = GateJob {
+                cx: Arc::clone(&cx),
+                number: self.number,
+                segment: number,
+                calls: Arc::clone(&calls),
+                batch,
+                limited: *limited,
+            };
+            let done = self.step(gate).await?;
+            let GateOut { calls: gated, aborted, limit } = done.out;
             self.aborted |= aborted;
+            *limited = limit;
+            if done.replayed && limit.is_none() {
+                cx.meter.count_calls(batch.unwrap_or(0));
+            }
             self.announce(&calls, &gated).await;
             let jobs = calls
                 .iter()
@@ -244,7 +263,7 @@ impl TurnLoop {
             let id = Uuid::new_v5(&turn_id, b"budget");
             self.push(self.turn(id, Role::User, TurnOrigin::Budget, vec![SessionContentBlock::text(text)], at));
         }
-        BatchOut { summaries, all_failed }
+        BatchOut { summaries, all_failed, limit: None }
     }
 
     /// The nudge, when the results are larger than the budget.

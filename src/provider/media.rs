@@ -109,7 +109,7 @@ mod tests {
     fn bytes_win_over_a_wrong_or_missing_type() {
         let png = data(b"\x89PNG\r\n\x1a\n........");
         assert_eq!(media_type(&Media::base64("image/jpeg", png.clone())), Some("image/png"));
-        assert_eq!(media_type(&Media { media_type: None, source: MediaSource::Data(png) }), Some("image/png"));
+        assert_eq!(media_type(&Media::new(None, MediaSource::Data(png))), Some("image/png"));
         assert_eq!(media_type(&Media::base64("image/svg+xml", data(b"<svg/>"))), Some("image/svg+xml"));
         assert_eq!(media_type(&Media::url("https://x.test/a.png")), None);
     }

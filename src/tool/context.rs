@@ -339,6 +339,7 @@ mod tests {
             state: ToolStateView::new(ToolStateSnapshot::new()),
             progress: Some(sender),
             extensions: Arc::default(),
+            agent: AgentHandle::new(0),
         };
         (ToolContext::new(parts), receiver)
     }

@@ -76,5 +76,6 @@ pub struct Failure {
     pub retryable: Option<bool>,
     pub status: Option<u16>,
     pub retry_after: Option<Duration>,
-    pub request_id: Option<String>,
+    /// Any of these; none where there is none.
+    pub request_ids: Vec<String>,
 }

@@ -208,8 +208,12 @@ fn failure(found: &mut Vec<String>, expected: &Failure, got: &Failure) {
     if expected.retry_after != got.retry_after {
         found.push(format!("retry after: expected {:?}, got {:?}", expected.retry_after, got.retry_after));
     }
-    if expected.request_id.is_some() && expected.request_id != got.request_id {
-        found.push(format!("request id: expected {:?}, got {:?}", expected.request_id, got.request_id));
+    let is_known = match got.request_ids.first() {
+        Some(id) => expected.request_ids.contains(id),
+        None => expected.request_ids.is_empty(),
+    };
+    if !is_known {
+        found.push(format!("request id: expected one of {:?}, got {:?}", expected.request_ids, got.request_ids));
     }
 }
 

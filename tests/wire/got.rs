@@ -149,6 +149,6 @@ fn failure(error: &ProviderError) -> Failure {
         retryable: Some(error.is_retryable()),
         status: error.status,
         retry_after: error.retry_after,
-        request_id: error.request_id.clone(),
+        request_ids: error.request_id.clone().into_iter().collect(),
     }
 }

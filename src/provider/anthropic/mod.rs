@@ -5,6 +5,7 @@
 
 mod blocks;
 mod error;
+mod events;
 mod models;
 mod request;
 mod schema;
@@ -246,3 +247,6 @@ impl Provider for Anthropic {
         request::check(&self.inner.wire, family(model), content)
     }
 }
+
+#[cfg(test)]
+mod tests;

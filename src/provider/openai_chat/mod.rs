@@ -23,6 +23,7 @@ mod fast;
 mod finish;
 mod json_scan;
 mod lenient;
+mod local;
 mod messages;
 mod parts;
 mod profile;
@@ -39,6 +40,7 @@ use reqwest::Url;
 use reqwest::header::HeaderMap;
 
 pub use builder::OpenAiChatBuilder;
+pub use local::LocalServer;
 pub use profile::{
     CallIds, ChatProfile, DocumentStyle, KeyHeader, MaxTokensField, Models, ReasoningEcho, ReasoningField, SystemRole,
     ToolChoiceSupport, UsageStyle,

@@ -138,6 +138,9 @@ impl<'p> Accepts<'p> {
                 if !media_type.starts_with("image/") {
                     return Err("its bytes are no image");
                 }
+                if self.profile.image_types.as_ref().is_some_and(|types| !types.contains(&media_type)) {
+                    return Err("this vendor does not take images of its type");
+                }
                 Url::Data { media_type, base64 }
             }
             MediaSource::Url(url) if url.starts_with("data:") || self.profile.image_urls => Url::Plain(url),
@@ -224,7 +227,7 @@ impl<'p> Accepts<'p> {
             ToolResultContent::Audio(_) => Err(("audio", "this wire takes none in tool results")),
             ToolResultContent::Video(_) => Err(("video", "this wire takes none in tool results")),
             ToolResultContent::Resource(resource) => self.resource(resource).map_err(|why| ("resource", why)),
-            ToolResultContent::Unknown(_) => Err(("attachment", "this version does not know its kind")),
+            ToolResultContent::Unknown(_) => Err(("content", "its type is not known")),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use zidane::types::TurnFinishReason as Class;
 
 use super::super::answer::{Answer, Arguments, Block, Call, End, Usage};
@@ -126,7 +126,7 @@ impl Open {
                     id: text(&self.block["id"]).to_owned(),
                     name: text(&self.block["name"]).to_owned(),
                     arguments,
-                    signature: None,
+                    signature: caller(&self.block["caller"]),
                     complete,
                 }))
             }
@@ -143,6 +143,11 @@ impl Open {
             }
         }
     }
+}
+
+/// A call that a program of the provider's made must go back with its caller; `direct` is what a call is anyway.
+fn caller(caller: &Value) -> Option<String> {
+    (caller.is_object() && caller["type"] != "direct").then(|| json!({ "caller": caller }).to_string())
 }
 
 impl Message {

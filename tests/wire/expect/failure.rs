@@ -35,7 +35,7 @@ pub fn of_body(exchange: &Exchange, status: Option<u16>, body: &Value) -> Failur
         retryable,
         status: (exchange.status >= 400).then_some(exchange.status),
         retry_after: retry_after(exchange),
-        request_id: request_id(exchange),
+        request_ids: request_ids(exchange),
     }
 }
 
@@ -73,8 +73,11 @@ fn kinds(status: Option<u16>, code: &str, words: &str) -> Vec<Kind> {
     }
 }
 
-pub fn request_id(exchange: &Exchange) -> Option<String> {
-    exchange.header("request-id").or_else(|| exchange.header("x-request-id")).map(str::to_owned)
+/// The header's and the body's, which are one but where the recording hid one of them.
+pub fn request_ids(exchange: &Exchange) -> Vec<String> {
+    let body: Value = serde_json::from_str(exchange.body.trim()).unwrap_or_default();
+    let all = [exchange.header("request-id"), exchange.header("x-request-id"), body["request_id"].as_str()];
+    all.into_iter().flatten().map(str::to_owned).collect()
 }
 
 /// The exact header wins, unless it says "at once" while the other asks for patience: a delay is never shortened.

@@ -53,7 +53,7 @@ fn truncated(exchange: &Exchange) -> End {
         retryable: Some(true),
         status: None,
         retry_after: None,
-        request_id: failure::request_id(exchange),
+        request_ids: failure::request_ids(exchange),
     })
 }
 
