@@ -6,7 +6,8 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 use zidane::provider::openai_chat::ChatProfile;
 use zidane::provider::{
-    History, HttpOptions, ModelRequest, Provider, ProviderError, RequestContext, RequestHead, ToolDefinition,
+    History, HttpOptions, ModelRequest, Provider, ProviderError, ProviderErrorKind, RequestContext, RequestHead,
+    ToolDefinition,
 };
 use zidane::testing::{HttpReply, SseServer};
 use zidane::tool::{CompiledTool, tool_fn_value};
@@ -226,6 +227,10 @@ fn compare_media(expected: &str, sent: &Result<Value, ProviderError>, findings: 
     match (expected, sent) {
         ("error", Ok(body)) => findings.wrong(format!("it was sent: {}", body["messages"])),
         ("error", Err(error)) => findings.ensure(error.status.is_none(), || format!("{error} came from the server")),
+        // What is not an image does not go as one, whatever its type.
+        (expected, Err(error)) if !expected.starts_with("image/") => {
+            findings.equal("kind of error", &ProviderErrorKind::Unsupported, &error.kind);
+        }
         (expected, Ok(body)) => {
             let mut types = Vec::new();
             json_path::walk(&body["messages"], "", &mut |key, value| {
