@@ -45,6 +45,9 @@ mod secret;
 pub mod sse;
 #[cfg(feature = "http")]
 #[allow(dead_code, reason = "used by the wires")]
+mod vendor_words;
+#[cfg(feature = "http")]
+#[allow(dead_code, reason = "used by the wires")]
 mod wire;
 
 use std::pin::Pin;
