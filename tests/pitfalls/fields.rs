@@ -34,6 +34,16 @@ impl<'a> Fields<'a> {
         self.take(key)?.as_u64()
     }
 
+    /// Whether something is expected. That it is expected not to be is left unread.
+    pub fn flag(&mut self, key: &str) -> bool {
+        self.map.get(key) == Some(&Value::Bool(true)) && self.take(key).is_some()
+    }
+
+    /// Whether an option is on.
+    pub fn switch(&mut self, key: &str) -> bool {
+        self.take(key) == Some(&Value::Bool(true))
+    }
+
     pub fn list(&mut self, key: &str) -> &'a [Value] {
         self.take(key).and_then(Value::as_array).map_or(&[], Vec::as_slice)
     }

@@ -8,6 +8,7 @@ pub mod fields;
 pub mod findings;
 pub mod http;
 pub mod json_path;
+pub mod mutate;
 pub mod neutral;
 pub mod outcome;
 pub mod scenario;

@@ -76,7 +76,7 @@ fn one(
         }
         "tool_result" => {
             let call_id = text(fields, "call_id");
-            let is_error = fields.take("is_error") == Some(&Value::Bool(true));
+            let is_error = fields.switch("is_error");
             let output = fields.take("output").map_or_else(ToolResultBody::default, |output| body(output, findings));
             SessionContentBlock::ToolResult(ToolResultBlock {
                 name: names.get(&call_id).cloned().unwrap_or_default(),

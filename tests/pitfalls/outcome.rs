@@ -201,7 +201,7 @@ impl Ran {
         if let Some(expected) = expect.take("block_order") {
             findings.equal("order of blocks", expected, &json!(blocks.iter().map(kind).collect::<Vec<_>>()));
         }
-        if expect.take("empty_turn_reported") == Some(&Value::Bool(true)) {
+        if expect.flag("empty_turn_reported") {
             // The text of the outcome is that of the last answer, and the cause says that the model ended by itself.
             let said = self.result.as_ref().is_ok_and(|outcome| outcome.text.is_empty());
             findings.ensure(said, || "the outcome does not say that the answer is empty".to_owned());
@@ -218,7 +218,7 @@ impl Ran {
             let raw = usage.and_then(|usage| usage.raw_finish_reason.as_deref());
             findings.equal("raw finish", &Some(expected), &raw);
         }
-        if expect.take("context_overflow") == Some(&Value::Bool(true)) {
+        if expect.flag("context_overflow") {
             // The class is `length`; that it was the window and not the limit is in the provider's own word.
             let raw = usage.and_then(|usage| usage.raw_finish_reason.as_deref()).unwrap_or_default();
             let is_told = raw.contains("context") && raw.contains("window");
@@ -370,7 +370,10 @@ fn kind(block: &SessionContentBlock) -> &'static str {
 }
 
 fn compare_usage(expected: &Value, usage: Option<&TurnUsage>, findings: &mut Findings) {
-    if expected == "unknown" {
+    if let Some(word) = expected.as_str() {
+        if word != "unknown" {
+            return findings.need(format!("an adapter for the usage `{word}`"));
+        }
         let unknown = usage.is_none_or(|usage| !usage.complete);
         findings.ensure(unknown, || "a usage that nobody reported is said to be complete".to_owned());
         return;

@@ -155,21 +155,21 @@ fn compare(protocol: Protocol, section: &Value, bodies: &[&Value], history: &His
     if let Some(names) = expect.take("wire_names") {
         findings.equal("names of calls", names, &json!(call_names(protocol, messages)));
     }
-    if expect.take("messages_identical_between_builds").is_some() {
+    if expect.flag("messages_identical_between_builds") {
         findings.ensure(bodies.len() > 1, || "there is only one build".to_owned());
         for other in bodies.iter().skip(1) {
             findings.equal("messages of another build", &body["messages"].to_string(), &other["messages"].to_string());
         }
     }
-    if expect.take("tool_content_is_string").is_some() {
+    if expect.flag("tool_content_is_string") {
         let mut tools = messages.iter().filter(|message| message["role"] == "tool");
         findings.ensure(tools.all(|message| message["content"].is_string()), || "a tool's content is no text".into());
     }
-    if expect.take("no_blank_text_blocks").is_some() {
+    if expect.flag("no_blank_text_blocks") {
         no_blank_texts(messages, findings);
     }
     for name in ["every_call_answered", "every_call_answered_once", "no_orphan_results"] {
-        if expect.take(name).is_some() {
+        if expect.flag(name) {
             pairing(protocol, messages, history, findings);
         }
     }

@@ -58,7 +58,7 @@ pub fn tools(tools: Option<&Value>, log: &Arc<Log>, findings: &mut Findings) -> 
     for (name, tool) in tools.and_then(Value::as_object).into_iter().flatten() {
         let mut fields = Fields::new("tools", tool);
         fields.take("behaviour");
-        let sequential = fields.take("sequential") == Some(&Value::Bool(true));
+        let sequential = fields.switch("sequential");
         fields.finish(findings);
         let Some(steps) = steps(text(tool)) else {
             findings.need(format!("an adapter for the behaviour `{}`", text(tool)));
@@ -112,7 +112,8 @@ async fn perform(step: &Step, input: &Value, cx: &ToolContext, log: &Log) -> Res
     match step {
         Step::Return(text) => return Ok(Some(text.as_str().into())),
         Step::Err(text) => return Err(text.clone().into()),
-        Step::Panic(text) => panic!("{text}"),
+        // As a panic unwinds, but without its message on the test's output.
+        Step::Panic(text) => std::panic::resume_unwind(Box::new(text.clone())),
         Step::Sleep(time) => tokio::time::sleep(*time).await,
         Step::Never => std::future::pending().await,
         Step::WaitForCancel => {

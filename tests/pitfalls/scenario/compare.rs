@@ -175,7 +175,7 @@ fn conversation(host: &Host, expect: &mut Fields<'_>, findings: &mut Findings) {
         if let Some(expected) = inner.take("results") {
             compare_results(expected, history.turns(), findings);
         }
-        if inner.take("every_call_answered_once_or_turn_absent").is_some() {
+        if inner.flag("every_call_answered_once_or_turn_absent") {
             let valid = validate_transcript(history.iter());
             findings.ensure(valid.is_ok(), || format!("{valid:?}"));
             let calls: usize = history.iter().map(|turn| turn.tool_calls().count()).sum();
@@ -189,7 +189,7 @@ fn conversation(host: &Host, expect: &mut Fields<'_>, findings: &mut Findings) {
         let tail = &lines[lines.len().saturating_sub(expected.len())..];
         findings.equal("end of the conversation", expected.as_slice(), tail);
     }
-    if expect.take("session_unchanged") == Some(&Value::Bool(true)) {
+    if expect.flag("session_unchanged") {
         // The prompt of the run that failed was said, and stays.
         let stored: Vec<_> = history.iter().cloned().collect();
         let (kept, added) = stored.split_at(host.before.len().min(stored.len()));
@@ -260,7 +260,7 @@ fn state(host: &Host, expect: &mut Fields<'_>, findings: &mut Findings) {
     for key in expect.keys().filter(|key| key.starts_with("visible_to_")).collect::<Vec<_>>() {
         let call = key.trim_start_matches("visible_to_").trim_end_matches("_while_running");
         match expect.text(key).unwrap_or_default() {
-            prose if prose.starts_with("nothing staged by ") => {
+            prose if log.commits.iter().any(|(other, _)| prose == format!("nothing staged by {other}")) => {
                 let read = log.reads.iter().find(|(id, _)| id == call).map(|(_, read)| read);
                 let Some(read) = read else { return findings.wrong(format!("{call} read nothing")) };
                 // Nothing before it wrote, and afterwards its own item only.
@@ -344,6 +344,9 @@ fn holds(host: &Host, way: &str) -> Option<bool> {
     if let Some(rest) = way.strip_prefix("request ") {
         let (number, _) = rest.split_once(" contains ")?;
         let number: usize = number.parse().ok()?;
+        if way != format!("request {number} contains '{quoted}'") {
+            return None;
+        }
         let requests = host.model.requests();
         let request = requests.get(number.checked_sub(1)?);
         return Some(request.is_some_and(|request| request.turns.iter().any(|turn| turn.text().contains(quoted))));

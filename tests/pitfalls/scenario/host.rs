@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use futures::StreamExt as _;
-use serde_json::Value;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use zidane::agent::{SteerMode, ToolExecution};
@@ -44,7 +43,7 @@ impl Options {
         }
         let Some(mut options) = case.object("options") else { return };
         self.max_turns = options.number("max_turns").and_then(|turns| u32::try_from(turns).ok());
-        self.auto_continue = options.take("auto_continue") == Some(&Value::Bool(true));
+        self.auto_continue = options.switch("auto_continue");
         // The stream holds one event, whatever a host would ask for.
         options.take("event_buffer");
         match options.text("steer_mode") {

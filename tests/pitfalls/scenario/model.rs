@@ -33,7 +33,7 @@ fn reply(entry: &Value, findings: &mut Findings) -> Reply {
         let reason: TurnFinishReason = serde_json::from_value(finish.clone()).unwrap();
         reply = reply.finish(reason, None);
     }
-    if entry.take("stall") == Some(&Value::Bool(true)) {
+    if entry.flag("stall") {
         reply = reply.then_stall();
     }
     if let Some(error) = entry.take("then_error") {
