@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use zidane::hooks::{AttemptFailed, StreamText};
 use zidane::provider::{HistoryTurn, Provider, ProviderError, ProviderErrorKind, RetryPolicy};
 use zidane::tool::tool_fn_value;
-use zidane::types::{Role, SessionContentBlock, ToolCallBlock, TurnUsage};
+use zidane::types::{Role, SessionContentBlock, ToolCallBlock, TurnUsage, validate_transcript};
 use zidane::{Agent, AgentEvent, RunError, RunErrorKind, RunOutcome, StopCause};
 
 use super::body::Seen;
@@ -149,6 +149,9 @@ impl Ran {
             other => came_to == other,
         };
         findings.ensure(right, || format!("expected the outcome {outcome}, got {came_to}: {}", self.words()));
+        // Whatever ends a run, what it stored can be gone on from.
+        let valid = validate_transcript(self.history.iter().map(|turn| &***turn));
+        findings.ensure(valid.is_ok(), || format!("the stored conversation is broken: {valid:?}"));
         if came_to != "ok" {
             findings.equal("executed calls", &Vec::<String>::new(), &self.executed);
         }
