@@ -71,9 +71,10 @@ impl Findings {
         self.needs.insert(what.into());
     }
 
-    pub fn equal<E: Debug + ?Sized, G: Debug + ?Sized>(&mut self, what: impl Display, expected: &E, got: &G)
+    pub fn equal<E, G>(&mut self, what: impl Display, expected: &E, got: &G)
     where
-        E: PartialEq<G>,
+        E: PartialEq<G> + Debug + ?Sized,
+        G: Debug + ?Sized,
     {
         self.checks += 1;
         if expected != got {

@@ -66,7 +66,7 @@ async fn tool_names(case: &mut Fields<'_>, findings: &mut Findings) {
         match &fits {
             Some((_, Some((allowed, range)))) => {
                 for name in there.values() {
-                    let is_right = range.contains(&name.len()) && name.chars().all(|c| allowed(c));
+                    let is_right = range.contains(&name.len()) && name.chars().all(allowed);
                     findings.ensure(is_right, || format!("{name:?} does not match {pattern:?}"));
                 }
             }
@@ -166,7 +166,9 @@ fn is_plain(id: &str) -> bool {
     id.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'))
 }
 
-fn rule_of(rule: &str) -> Option<Box<dyn Fn(&str) -> bool>> {
+type Rule = Box<dyn Fn(&str) -> bool>;
+
+fn rule_of(rule: &str) -> Option<Rule> {
     if let Some(max) = rule.strip_prefix("<=").and_then(|rest| rest.strip_suffix(" chars")) {
         let max: usize = max.trim().parse().ok()?;
         return Some(Box::new(move |id| !id.is_empty() && id.chars().count() <= max));

@@ -170,9 +170,11 @@ fn steps(behaviour: &str) -> Option<Vec<Step>> {
     (!all.is_empty()).then_some(all)
 }
 
+type Make = fn(&str) -> Step;
+
 /// The first step of a text, and the rest.
 fn step(text: &str) -> Option<(Step, &str)> {
-    let whole: [(&str, fn(&str) -> Step); 4] = [
+    let whole: [(&str, Make); 4] = [
         ("return:", |rest| Step::Return(rest.to_owned())),
         ("err:", |rest| Step::Err(rest.to_owned())),
         ("panic:", |rest| Step::Panic(rest.to_owned())),
