@@ -66,7 +66,7 @@ fn tools(builder: AgentBuilder) -> AgentBuilder {
             Box::pin(async move {
                 cx.state().set("k", json!(1))?;
                 tokio::time::sleep(MS).await;
-                drop(cx.progress("half").await);
+                let _ = cx.progress("half").await;
                 Ok("ok".into())
             })
         }))
@@ -181,11 +181,11 @@ async fn cut(row: &Row, k: usize, cut: Cut) -> bool {
                     break;
                 }
             }
-            if let Some(run) = run.as_mut().as_pin_mut() {
-                if let Poll::Ready(result) = poll_once(run).await {
-                    ended = Some(result);
-                    break;
-                }
+            if let Some(run) = run.as_mut().as_pin_mut()
+                && let Poll::Ready(result) = poll_once(run).await
+            {
+                ended = Some(result);
+                break;
             }
             started = true;
             settle().await;

@@ -90,7 +90,7 @@ fn refused(refusal: Refusal, input: Option<Value>) -> Gated {
     Gated::Refused { status: refusal.status, text: refusal.text, input }
 }
 
-async fn gate(cx: &RunCx, info: &ToolCallInfo, ready: &ReadyCall) -> Gated {
+pub(super) async fn gate(cx: &RunCx, info: &ToolCallInfo, ready: &ReadyCall) -> Gated {
     let mut input = ready.input.clone();
     if !cx.firing.has::<ToolGate>() {
         return Gated::Run(input);

@@ -15,6 +15,7 @@ mod inner;
 mod input_step;
 mod limits;
 mod model_step;
+mod nested;
 mod options;
 mod outcome;
 mod plan;
