@@ -10,6 +10,7 @@ use super::body::{Body, headers, plain};
 use super::fields::Fields;
 use super::findings::Findings;
 use super::outcome::{self, Ran, Setup};
+use super::secrets;
 use super::stream::{abort, names};
 use super::wires::{self, Protocol};
 
@@ -27,6 +28,13 @@ pub fn judge(case: &mut Fields<'_>, findings: &mut Findings) {
     let table = case.list("table");
     let attempts = case.list("attempts");
     let expect = case.take("expect").unwrap_or(&Value::Null);
+    if let Some(key) = case.text("api_key") {
+        for protocol in protocols {
+            findings.at(protocol.name());
+            runtime.block_on(secrets::attempts_of(protocol, key, attempts, expect, findings));
+        }
+        return findings.at("");
+    }
     if !table.is_empty() {
         for protocol in &protocols {
             for (number, row) in table.iter().enumerate() {

@@ -13,6 +13,7 @@ pub mod neutral;
 pub mod outcome;
 pub mod scenario;
 pub mod schema;
+pub mod secrets;
 pub mod stream;
 pub mod text;
 pub mod usage;

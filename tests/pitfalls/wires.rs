@@ -61,6 +61,20 @@ impl Protocol {
         }
     }
 
+    /// A provider with this key, and what it shows of itself.
+    pub fn with_key(self, url: &str, key: &str) -> (Arc<dyn Provider>, String) {
+        match self {
+            Self::Anthropic => {
+                let provider = Anthropic::builder().base_url(url).api_key(key).build().unwrap();
+                (Arc::new(provider.clone()), format!("{provider:?} {provider:#?}"))
+            }
+            Self::Chat => {
+                let provider = OpenAiChat::builder().base_url(format!("{url}/v1")).api_key(key).build().unwrap();
+                (Arc::new(provider.clone()), format!("{provider:?} {provider:#?}"))
+            }
+        }
+    }
+
     /// Decodes a response that was not fetched by the provider.
     pub fn decode(self, model: &str, response: RawResponse) -> Result<ProviderStream, ProviderError> {
         const NOWHERE: &str = "http://127.0.0.1:9";
