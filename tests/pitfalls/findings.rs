@@ -13,6 +13,8 @@ pub struct Findings {
     pub checks: usize,
     /// Something took too long; on a busy machine that may be chance.
     late: usize,
+    /// What happens depends on what is slower, which on a busy machine may be chance as well.
+    pub is_a_race: bool,
     /// What is being compared, e.g. one of several ways to run the case.
     place: String,
 }
@@ -90,9 +92,9 @@ impl Findings {
         }
     }
 
-    /// Whether nothing was wrong but the time it took.
-    pub fn is_only_late(&self) -> bool {
-        self.late > 0 && self.wrong.len() <= self.late
+    /// Whether what was wrong may be the fault of a busy machine.
+    pub fn may_be_chance(&self) -> bool {
+        !self.wrong.is_empty() && (self.is_a_race || self.wrong.len() <= self.late)
     }
 
     pub fn ensure(&mut self, holds: bool, otherwise: impl FnOnce() -> String) {

@@ -46,6 +46,7 @@ pub fn judge(case: &mut Fields<'_>, findings: &mut Findings) {
     }
     if !attempts.is_empty() {
         let abort_after = abort(case, findings);
+        findings.is_a_race |= abort_after.is_some();
         for protocol in protocols {
             runtime.block_on(attempts_of(protocol, attempts, expect, abort_after, findings));
         }

@@ -24,14 +24,14 @@ use case::Case;
 use fields::Fields;
 use findings::Findings;
 
-/// A case that fails by its time alone is tried this often.
+/// A case that fails by what may be chance is tried this often.
 const TRIES: usize = 3;
 
 /// Runs a case against the crate.
 pub fn judge(case: &Case) -> Findings {
     let mut findings = judge_once(case);
     for _ in 1..TRIES {
-        if !findings.is_only_late() {
+        if !findings.may_be_chance() {
             break;
         }
         findings = judge_once(case);

@@ -59,6 +59,7 @@ fn judge_one(protocol: Protocol, fields: &mut Fields<'_>, base: &Value, findings
         options.finish(findings);
     }
     let abort_after = abort(fields, findings);
+    findings.is_a_race |= abort_after.is_some() || idle.is_some();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let (whole, bytewise) = (events(protocol, &body, &body).await, events(protocol, &body, &body.recut(1)).await);
