@@ -24,6 +24,8 @@ pub enum StopCause {
     Drained,
     /// The turn limit was reached.
     MaxTurns,
+    /// The model made the same call over and over; see [`LoopGuard`](super::LoopGuard).
+    LoopGuard,
     /// A limit was reached.
     Limit(Limit),
     /// The provider paused more often than the cap allows.
@@ -44,6 +46,7 @@ impl StopCause {
             Self::Aborted => "aborted",
             Self::Drained => "drained",
             Self::MaxTurns => "max_turns",
+            Self::LoopGuard => "loop_guard",
             Self::Limit(_) => "limit",
             Self::PauseLimit => "pause_limit",
             Self::ToolFailures => "tool_failures",

@@ -11,7 +11,7 @@ use super::model_step::{Continuation, ModelEnd, ModelJob, ModelOut};
 use super::outcome::{Denial, RunErrorKind, StopCause};
 use super::seam::{Done, Seam, SeamError};
 use super::start_step::StartJob;
-use crate::control::{QueueKind, QueuedMessage};
+use crate::control::{Halt, QueueKind, QueuedMessage};
 use crate::durable::DurableRun;
 use crate::hooks::{
     AgentStart, AgentStartCx, QueueUpdate, QueueUpdateCx, SessionRepaired, SessionRepairedCx, SteerInject,
@@ -140,14 +140,16 @@ impl TurnLoop {
                 Next::Stop(stop) => return Ok(stop),
                 Next::Turn => {
                     boundary = self.boundary(false).await?;
-                    if boundary.input.drain {
-                        return Ok(StopCause::Drained);
+                    match boundary.input.halt {
+                        Some(Halt::Drain) => return Ok(StopCause::Drained),
+                        Some(Halt::Loop) => return Ok(StopCause::LoopGuard),
+                        None => {}
                     }
                 }
                 Next::Ending => {
                     boundary = self.boundary(true).await?;
                     let follow_up = boundary.input.follow_up.take();
-                    if boundary.input.drain
+                    if boundary.input.halt.is_some()
                         || self.turns_are_up()
                         || (boundary.input.steering.is_empty() && follow_up.is_none())
                     {
@@ -262,7 +264,7 @@ impl TurnLoop {
     async fn boundary(&mut self, ending: bool) -> Result<Boundary, RunErrorKind> {
         let handle = &self.cx.agent.handle;
         let news = handle.has_queued(QueueKind::Steering)
-            || handle.draining()
+            || handle.halt().is_some()
             || (ending && handle.has_queued(QueueKind::FollowUp));
         if !self.seam.is_durable() && !news {
             return Ok(Boundary::default());
