@@ -5,19 +5,37 @@
 
 #[cfg(feature = "anthropic")]
 mod anthropic;
+#[cfg(feature = "http")]
+#[allow(dead_code, reason = "used by the wires")]
+mod arguments;
 mod capabilities;
+#[cfg(feature = "http")]
+#[allow(dead_code, reason = "used by the wires")]
+mod delay;
+#[cfg(feature = "openai")]
+mod delta_shape;
 mod error;
 mod event;
 mod history;
 #[cfg(feature = "http")]
 #[allow(dead_code, reason = "used by the wires")]
 mod http;
+#[cfg(feature = "http")]
+#[allow(dead_code, reason = "used by the wires")]
+mod json_string;
+#[cfg(feature = "http")]
+#[allow(dead_code, reason = "used by the wires")]
+mod lenient;
 #[allow(dead_code, reason = "used by the wires")]
 mod media;
 #[allow(dead_code, reason = "used by the wires")]
 mod names;
 #[cfg(feature = "openai")]
 pub mod openai_chat;
+#[cfg(feature = "openai")]
+mod openai_error;
+#[cfg(feature = "openai")]
+pub mod openai_responses;
 #[allow(dead_code, reason = "used by the wires")]
 mod outgoing;
 mod prices;
@@ -26,6 +44,9 @@ mod retry;
 #[allow(dead_code, reason = "used by the wires")]
 mod secret;
 pub mod sse;
+#[cfg(feature = "http")]
+#[allow(dead_code, reason = "used by the wires")]
+mod vendor_words;
 #[cfg(feature = "http")]
 #[allow(dead_code, reason = "used by the wires")]
 mod wire;
