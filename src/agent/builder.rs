@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::Agent;
 use super::inner::AgentInner;
 use super::options::{AgentOptions, LoadFailure, SteerMode, ToolExecution};
+use super::{Agent, Limits};
 use crate::clock::{Clock, SystemClock};
 use crate::control::AgentHandle;
 use crate::durable::DurableRuntime;
 use crate::hooks::Hooks;
-use crate::provider::{History, Provider, RequestHead, RetryPolicy, ThinkingLevel, ToolChoice};
+use crate::provider::{History, PriceBook, Provider, RequestHead, RetryPolicy, ThinkingLevel, ToolChoice};
 use crate::session::Session;
 use crate::tool::{Extensions, Tool, ToolSet, ToolSetError};
 use crate::tool_state::{ToolStateController, ToolStateStore};
@@ -52,8 +52,7 @@ pub struct AgentBuilder {
 
 impl AgentBuilder {
     pub(super) fn new() -> Self {
-        let mut head = RequestHead::default();
-        head.cache = true;
+        let head = RequestHead { cache: true, ..RequestHead::default() };
         Self {
             provider: None,
             head,
@@ -156,6 +155,12 @@ impl AgentBuilder {
         self
     }
 
+    /// What a run, with everything it spawns, may use. Default: nothing is limited. A run's own limits win.
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.options.limits = limits;
+        self
+    }
+
     /// When steering messages are delivered. Default: after all calls of the turn.
     pub fn steer_mode(mut self, mode: SteerMode) -> Self {
         self.options.steer_mode = mode;
@@ -203,6 +208,12 @@ impl AgentBuilder {
     /// cut. Default: no budget.
     pub fn tool_output_budget(mut self, bytes: usize) -> Self {
         self.options.tool_output_budget = Some(bytes);
+        self
+    }
+
+    /// What tokens cost. Default: the built-in table; a cost that the provider reports wins over any.
+    pub fn prices(mut self, prices: PriceBook) -> Self {
+        self.options.prices = Arc::new(prices);
         self
     }
 

@@ -5,6 +5,7 @@ use futures::StreamExt as _;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+use super::Limit;
 use super::assemble::{Assembler, Changed};
 use super::context::RunCx;
 use super::event::AgentEvent;
@@ -74,6 +75,8 @@ pub(super) enum ModelEnd {
     Transcript(TranscriptError),
     /// The conversation ends with the model's turn; nothing was sent.
     NothingToSend,
+    /// A limit forbids the turn; nothing was sent.
+    Limit(Limit),
 }
 
 impl Job for ModelJob {
@@ -124,6 +127,9 @@ async fn ask(job: ModelJob) -> ModelOut {
 /// Runs the shape hooks and checks what they leave.
 async fn prepare(job: ModelJob) -> Result<Ready, ModelEnd> {
     let ModelJob { cx, number, mut head, mut history, body_cache, .. } = job;
+    if let Some(limit) = cx.meter.forbids_turn() {
+        return Err(ModelEnd::Limit(limit));
+    }
     let mut provider = None;
     let declared = Arc::clone(&head.tools);
     if cx.firing.has::<TurnBefore>() {
@@ -158,12 +164,9 @@ async fn prepare(job: ModelJob) -> Result<Ready, ModelEnd> {
     if !answerable {
         return Err(ModelEnd::NothingToSend);
     }
-    let mut request = ModelRequest::default();
-    request.head = head;
-    request.history = history;
-    if !transformed {
-        request.body_cache = body_cache;
-    }
+    // A view that hooks changed is nothing that later requests begin with.
+    let body_cache = if transformed { Arc::default() } else { body_cache };
+    let request = ModelRequest { head, history, body_cache };
     Ok(Ready { provider, request: Arc::new(request), visible_tools })
 }
 
@@ -179,10 +182,16 @@ struct Lost {
 }
 
 impl Lost {
-    fn add(&mut self, usage: &UsageSnapshot) {
+    fn add(&mut self, usage: &UsageSnapshot, cost: Option<NanoUsd>) {
         self.tokens += usage.tokens;
-        self.cost = add_cost(self.cost, usage.cost);
+        self.cost = add_cost(self.cost, cost);
     }
+}
+
+/// What an answer cost, as far as its usage is known.
+fn price(cx: &RunCx, provider: &dyn Provider, request: &ModelRequest, answer: &Assembler) -> Option<NanoUsd> {
+    let usage = answer.usage.as_ref()?;
+    cx.agent.options.prices.cost(provider.id(), answer.model_id.as_deref(), &request.head.model, usage)
 }
 
 fn add_cost(a: Option<NanoUsd>, b: Option<NanoUsd>) -> Option<NanoUsd> {
@@ -205,10 +214,11 @@ async fn converse(cx: &RunCx, turn_id: Uuid, ready: Ready) -> ModelOut {
             cx.firing.observe::<AttemptStart>(&mut hook_cx).await;
         }
         let mut assembler = Assembler::new();
-        let mut request_cx = RequestContext::default();
-        request_cx.attempt = attempt;
-        request_cx.reader_away = cx.sink.is_some().then(|| Arc::clone(&cx.away));
-        request_cx.observer = wire.clone().map(|wire| wire as Arc<dyn WireObserver>);
+        let request_cx = RequestContext {
+            attempt,
+            reader_away: cx.sink.is_some().then(|| Arc::clone(&cx.away)),
+            observer: wire.clone().map(|wire| wire as Arc<dyn WireObserver>),
+        };
         let answer = stream(cx, &*provider, &request, &request_cx, wire.as_deref(), &mut assembler);
         let error = match cx.abort.run_until_cancelled(answer).await {
             None => break (ModelEnd::Aborted, assembler),
@@ -223,7 +233,7 @@ async fn converse(cx: &RunCx, turn_id: Uuid, ready: Ready) -> ModelOut {
         }
         let Some(delay) = delay else { break (ModelEnd::Provider(Box::new(error)), assembler) };
         if let Some(usage) = &assembler.usage {
-            lost.add(usage);
+            lost.add(usage, price(cx, &*provider, &request, &assembler));
         }
         if output {
             if cx.firing.has::<StreamReset>() {
@@ -246,6 +256,7 @@ async fn converse(cx: &RunCx, turn_id: Uuid, ready: Ready) -> ModelOut {
     }
     let (finish, raw_finish) = assembler.finish.clone().map_or((None, None), |(class, raw)| (Some(class), raw));
     let usage = assembler.usage;
+    let cost = price(cx, &*provider, &request, &assembler);
     let model_id = assembler.model_id.clone();
     let model = request.head.model.clone();
     let blocks = assembler
@@ -258,7 +269,7 @@ async fn converse(cx: &RunCx, turn_id: Uuid, ready: Ready) -> ModelOut {
         end,
         blocks,
         tokens,
-        cost: add_cost(lost.cost, usage.and_then(|usage| usage.cost)),
+        cost: add_cost(lost.cost, cost),
         attempts: attempt,
         model_id,
         requested_model: model,

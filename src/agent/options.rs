@@ -1,6 +1,8 @@
+use std::sync::Arc;
 use std::time::Duration;
 
-use crate::provider::RetryPolicy;
+use super::Limits;
+use crate::provider::{PriceBook, RetryPolicy};
 
 /// When steering messages are delivered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -53,6 +55,8 @@ pub(super) struct AgentOptions {
     pub(super) retry: RetryPolicy,
     pub(super) load_failure: LoadFailure,
     pub(super) queue_limit: usize,
+    pub(super) limits: Limits,
+    pub(super) prices: Arc<PriceBook>,
 }
 
 impl Default for AgentOptions {
@@ -71,6 +75,8 @@ impl Default for AgentOptions {
             retry: RetryPolicy::default(),
             load_failure: LoadFailure::default(),
             queue_limit: 1024,
+            limits: Limits::none(),
+            prices: Arc::default(),
         }
     }
 }

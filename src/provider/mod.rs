@@ -12,6 +12,8 @@ mod capabilities;
 #[cfg(feature = "http")]
 #[allow(dead_code, reason = "used by the wires")]
 mod delay;
+#[cfg(feature = "openai")]
+mod delta_shape;
 mod error;
 mod event;
 #[cfg(feature = "gemini")]
@@ -32,13 +34,21 @@ mod media;
 mod names;
 #[cfg(feature = "openai")]
 pub mod openai_chat;
+#[cfg(feature = "openai")]
+mod openai_error;
+#[cfg(feature = "openai")]
+pub mod openai_responses;
 #[allow(dead_code, reason = "used by the wires")]
 mod outgoing;
+mod prices;
 mod request;
 mod retry;
 #[allow(dead_code, reason = "used by the wires")]
 mod secret;
 pub mod sse;
+#[cfg(feature = "http")]
+#[allow(dead_code, reason = "used by the wires")]
+mod vendor_words;
 #[cfg(feature = "http")]
 #[allow(dead_code, reason = "used by the wires")]
 mod wire;
@@ -62,6 +72,7 @@ pub use history::{BodyCache, EncodedBody, History, HistoryTurn};
 pub use http::{HttpOptions, RawResponse};
 #[cfg(feature = "openai")]
 pub use openai_chat::{ChatProfile, OpenAiChat};
+pub use prices::{PriceBook, Rates};
 pub use request::{
     ModelRequest, ReaderAway, RequestContext, RequestHead, ThinkingLevel, ToolChoice, ToolDefinition, ToolNames,
     WireObserver, WireRequest, WireResponse,

@@ -18,8 +18,6 @@ mod builder;
 mod calls;
 mod chunk;
 mod details;
-mod error;
-mod fast;
 mod finish;
 mod json_scan;
 mod local;
