@@ -1,4 +1,5 @@
 //! An agent on the Gemini wire, against scripted answers over real HTTP.
+#![cfg(feature = "gemini")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use serde_json::{Value, json};

@@ -2,7 +2,7 @@
 //!
 //! The recordings are read from `ZIDANE_WIRE_DIR`, by default `../shared/wire` beside the crate; any folder laid out
 //! like it will do. They belong to other projects and are never copied here.
-#![cfg(all(feature = "anthropic", feature = "openai"))]
+#![cfg(all(feature = "anthropic", feature = "openai", feature = "gemini"))]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, unreachable_pub)]
 
 #[path = "wire/mod.rs"]

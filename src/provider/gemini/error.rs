@@ -2,19 +2,12 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::super::delay::{delay_hint, parse_delay};
+use super::super::delay::{delay_hint, retry_info};
 use super::super::http::{excerpt, is_html, kind_of_status};
+use super::super::vendor_words::{OVERFLOW_TEXTS, OVERFLOW_WORDS, QUOTA_WORDS, is_overlong_content};
 use super::super::{ProviderError, ProviderErrorKind};
 use super::Wire;
 
-/// Texts of a conversation that does not fit. The first is the vendor's, the others come from gateways.
-const OVERFLOW: [&str; 5] = [
-    "exceeds the maximum number of tokens allowed",
-    "context window",
-    "context length",
-    "context size",
-    "input is too long",
-];
 /// Texts of money that ran out, whatever the status.
 const MONEY: [&str; 4] = ["spending cap", "spend cap", "prepayment credits", "enable billing"];
 
@@ -38,10 +31,11 @@ pub(super) fn from_body(wire: &Wire, status: Option<u16>, body: &[u8]) -> Provid
     let status = status.or_else(|| own.filter(|status| (400..600).contains(status)));
     let details = Details::of(error);
 
-    let word = text("status");
+    // The last two are other vendors', which gateways pass on.
+    let word = text("status").or_else(|| text("code").filter(|_| own.is_none())).or_else(|| text("type"));
     let mut result = wire.error(kind_of(status, word, &details, &message), message);
     result.status = status;
-    result.code = details.reason.or(word).or_else(|| text("code").filter(|_| own.is_none())).map(str::to_owned);
+    result.code = details.reason.or(word).map(str::to_owned);
     result.retry_after = details.delay.or_else(|| delay_hint(&result.message));
     result
 }
@@ -69,11 +63,10 @@ struct Details<'a> {
 
 impl<'a> Details<'a> {
     fn of(error: &'a Value) -> Self {
-        let mut details = Self::default();
+        let mut details = Self { delay: error.as_object().and_then(retry_info), ..Self::default() };
         for entry in error.get("details").and_then(Value::as_array).into_iter().flatten() {
             let text = |key: &str| entry.get(key).and_then(Value::as_str);
             details.reason = details.reason.or_else(|| text("reason"));
-            details.delay = details.delay.or_else(|| parse_delay(text("retryDelay")?));
             let violations = entry.get("violations").and_then(Value::as_array).into_iter().flatten();
             details.daily |= violations
                 .filter_map(|violation| violation.get("quotaId").and_then(Value::as_str))
@@ -91,6 +84,10 @@ fn kind_of(status: Option<u16>, word: Option<&str>, details: &Details<'_>, messa
     if details.reason.is_some_and(|reason| reason.starts_with("API_KEY_")) {
         return Kind::Auth;
     }
+    let is_word = |known: &[&str]| word.is_some_and(|word| known.contains(&word));
+    if is_word(QUOTA_WORDS) {
+        return Kind::Quota;
+    }
     let kind = match (status, word) {
         // A cancelled request is no server failure, though a proxy may have made it one.
         (_, Some("CANCELLED")) => Kind::Invalid,
@@ -105,7 +102,10 @@ fn kind_of(status: Option<u16>, word: Option<&str>, details: &Details<'_>, messa
     match kind {
         Kind::RateLimited if details.daily || says(&MONEY) => Kind::Quota,
         Kind::Invalid if says(&MONEY) => Kind::Quota,
-        Kind::Invalid if status == Some(413) || says(&OVERFLOW) => Kind::ContextOverflow,
+        Kind::Invalid if status == Some(413) || is_word(OVERFLOW_WORDS) || says(OVERFLOW_TEXTS) => {
+            Kind::ContextOverflow
+        }
+        Kind::Invalid if word.is_some_and(|word| is_overlong_content(word, &message)) => Kind::ContextOverflow,
         Kind::Invalid if says(&["api key not valid", "api key expired"]) => Kind::Auth,
         kind => kind,
     }
