@@ -204,8 +204,6 @@ impl Assembler {
         let sign = |signature: Option<(SignatureProducer, String)>| {
             signature.map(|(producer, value)| Signature { producer, model: model.to_owned(), value })
         };
-        // A call that the output limit cut may be given as complete; its arguments tell.
-        let limited = self.finish.as_ref().is_some_and(|(reason, _)| *reason == TurnFinishReason::Length);
         let mut ids = HashSet::new();
         let mut out = Vec::with_capacity(self.blocks.len());
         for (index, block) in self.blocks.into_iter().enumerate() {
@@ -246,7 +244,6 @@ impl Assembler {
                 }
                 Kind::Call { id, name, arguments, complete } => {
                     let id = unique_id(id, index, turn_id, &mut ids);
-                    let complete = complete && !(limited && is_cut(&arguments));
                     let call = ToolCallBlock {
                         id,
                         name: canonical(&name),
@@ -264,10 +261,6 @@ impl Assembler {
         }
         out
     }
-}
-
-fn is_cut(arguments: &str) -> bool {
-    !arguments.trim().is_empty() && serde_json::from_str::<serde::de::IgnoredAny>(arguments).is_err()
 }
 
 /// The call's id as given; one of our own where there is none, or where this answer used it before.

@@ -179,12 +179,21 @@ fn hook_end(failure: crate::hooks::HookFailure) -> ModelEnd {
 struct Lost {
     tokens: TokenUsage,
     cost: Option<NanoUsd>,
+    /// Some of it has no price, and so the turn has none.
+    unpriced: bool,
 }
 
 impl Lost {
     fn add(&mut self, usage: &UsageSnapshot, cost: Option<NanoUsd>) {
         self.tokens += usage.tokens;
         self.cost = add_cost(self.cost, cost);
+        self.unpriced |= cost.is_none();
+    }
+
+    /// What everything cost together with the last attempt.
+    fn with(&self, usage: Option<UsageSnapshot>, cost: Option<NanoUsd>) -> Option<NanoUsd> {
+        let unpriced = self.unpriced || (usage.is_some() && cost.is_none());
+        if unpriced { None } else { add_cost(self.cost, cost) }
     }
 }
 
@@ -202,8 +211,11 @@ fn add_cost(a: Option<NanoUsd>, b: Option<NanoUsd>) -> Option<NanoUsd> {
 }
 
 async fn converse(cx: &RunCx, turn_id: Uuid, ready: Ready) -> ModelOut {
-    let Ready { provider, request, visible_tools } = ready;
+    let Ready { mut provider, mut request, visible_tools } = ready;
     let policy = &cx.agent.options.retry;
+    let mut fallbacks = cx.agent.options.fallbacks.iter();
+    // Attempts with the model at hand; `attempt` counts all of them.
+    let mut tries = 1;
     let wire = (cx.firing.has::<ProviderRequest>() || cx.firing.has::<ProviderResponse>())
         .then(|| Arc::new(WireLog::default()));
     let mut lost = Lost::default();
@@ -226,7 +238,15 @@ async fn converse(cx: &RunCx, turn_id: Uuid, ready: Ready) -> ModelOut {
             Some(Err(error)) => error,
         };
         let output = assembler.has_output();
-        let delay = policy.delay(attempt, &error, output);
+        let mut delay = policy.delay(tries, &error, output);
+        let fallback = if delay.is_none() && !output && cx.agent.options.fallback_on.contains(&error.kind) {
+            fallbacks.next()
+        } else {
+            None
+        };
+        if fallback.is_some() {
+            delay = Some(Duration::ZERO);
+        }
         if cx.firing.has::<AttemptFailed>() {
             let mut hook_cx = AttemptFailedCx::new(&cx.firing.base, attempt, &error, delay);
             cx.firing.observe::<AttemptFailed>(&mut hook_cx).await;
@@ -244,6 +264,14 @@ async fn converse(cx: &RunCx, turn_id: Uuid, ready: Ready) -> ModelOut {
             cx.emit(|| AgentEvent::Reset).await;
         }
         cx.emit(|| AgentEvent::Retry { attempt, error }).await;
+        tries += 1;
+        if let Some(fallback) = fallback {
+            provider = Arc::clone(&fallback.provider);
+            let head = RequestHead { model: fallback.model.clone(), ..(*request.head).clone() };
+            // Its own cache: the usual model's body stays for the next turn.
+            request = Arc::new(ModelRequest::new(head, request.history.clone()));
+            tries = 1;
+        }
         if cx.abort.run_until_cancelled(tokio::time::sleep(delay)).await.is_none() {
             break (ModelEnd::Aborted, Assembler::new());
         }
@@ -269,7 +297,7 @@ async fn converse(cx: &RunCx, turn_id: Uuid, ready: Ready) -> ModelOut {
         end,
         blocks,
         tokens,
-        cost: add_cost(lost.cost, cost),
+        cost: lost.with(usage, cost),
         attempts: attempt,
         model_id,
         requested_model: model,

@@ -2,7 +2,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Limits;
-use crate::provider::{PriceBook, RetryPolicy};
+use crate::provider::{PriceBook, Provider, ProviderErrorKind, RetryPolicy};
 
 /// When steering messages are delivered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -40,7 +40,7 @@ pub enum LoadFailure {
 }
 
 /// The settings of an agent's loop.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(super) struct AgentOptions {
     pub(super) max_turns: Option<u32>,
     pub(super) steer_mode: SteerMode,
@@ -57,6 +57,15 @@ pub(super) struct AgentOptions {
     pub(super) queue_limit: usize,
     pub(super) limits: Limits,
     pub(super) prices: Arc<PriceBook>,
+    pub(super) fallbacks: Vec<Fallback>,
+    pub(super) fallback_on: Vec<ProviderErrorKind>,
+}
+
+/// A model to ask when the usual one cannot answer.
+#[derive(Clone)]
+pub(super) struct Fallback {
+    pub(super) provider: Arc<dyn Provider>,
+    pub(super) model: String,
 }
 
 impl Default for AgentOptions {
@@ -77,6 +86,14 @@ impl Default for AgentOptions {
             queue_limit: 1024,
             limits: Limits::none(),
             prices: Arc::default(),
+            fallbacks: Vec::new(),
+            fallback_on: vec![
+                ProviderErrorKind::Overloaded,
+                ProviderErrorKind::Server,
+                ProviderErrorKind::RateLimited,
+                ProviderErrorKind::Timeout,
+                ProviderErrorKind::Transport,
+            ],
         }
     }
 }
