@@ -21,7 +21,7 @@ pub(super) fn from_body(wire: &Wire, status: Option<u16>, body: &[u8]) -> Provid
         other => other,
     };
     let error = parsed.get("error").filter(|error| !error.is_null()).unwrap_or(&parsed);
-    let text = |key: &str| error.get(key).and_then(Value::as_str);
+    let text = |key: &str| error.get(key).and_then(Value::as_str).filter(|text| !text.is_empty());
     let message = text("message").or_else(|| error.as_str()).map_or_else(|| excerpt(body), str::to_owned);
     // Gateways write the number as a text.
     let own = match error.get("code") {
@@ -65,8 +65,8 @@ impl<'a> Details<'a> {
     fn of(error: &'a Value) -> Self {
         let mut details = Self { delay: error.as_object().and_then(retry_info), ..Self::default() };
         for entry in error.get("details").and_then(Value::as_array).into_iter().flatten() {
-            let text = |key: &str| entry.get(key).and_then(Value::as_str);
-            details.reason = details.reason.or_else(|| text("reason"));
+            let reason = entry.get("reason").and_then(Value::as_str).filter(|reason| !reason.is_empty());
+            details.reason = details.reason.or(reason);
             let violations = entry.get("violations").and_then(Value::as_array).into_iter().flatten();
             details.daily |= violations
                 .filter_map(|violation| violation.get("quotaId").and_then(Value::as_str))
