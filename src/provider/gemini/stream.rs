@@ -347,3 +347,36 @@ impl Decoder for ContentDecoder {
 fn parse<'a, T: Deserialize<'a>>(json: &'a str) -> Result<T, serde_json::Error> {
     serde_json::from_str(json)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As the vendor spells it.
+    fn chunk(text: &str, tokens: u32) -> String {
+        format!(
+            concat!(
+                r#"{{"candidates": [{{"content": {{"parts": [{{"text": "{}"}}],"role": "model"}},"index": 0}}],"#,
+                r#""usageMetadata": {{"promptTokenCount": 8,"candidatesTokenCount": {},"totalTokenCount": 9,"#,
+                r#""promptTokensDetails": [{{"modality": "TEXT","tokenCount": 8}}]}},"#,
+                r#""modelVersion": "gemini-2.5-flash","responseId": "r"}}"#
+            ),
+            text, tokens
+        )
+    }
+
+    #[test]
+    fn the_second_delta_of_a_kind_needs_no_parser() {
+        let mut decoder = ContentDecoder::new(Wire::new("gemini"), NameTable::default());
+        let mut out = Events::new();
+        decoder.event("", &chunk("a", 1), &mut out).unwrap();
+        assert!(decoder.shape.read(&chunk(r"b\n", 2)).is_some());
+        let thought = chunk("c", 3).replace(r#"{"text": "c"}"#, r#"{"text": "c","thought": true}"#);
+        assert!(decoder.shape.read(&thought).is_none());
+        decoder.event("", &thought, &mut out).unwrap();
+        assert!(decoder.shape.read(&thought).is_some() && decoder.shape.read(&chunk("d", 4)).is_none());
+        let ended = chunk("e", 5).replace(r#""index": 0"#, r#""finishReason": "STOP","index": 0"#);
+        decoder.event("", &ended, &mut out).unwrap();
+        assert!(decoder.shape.read(&ended).is_none(), "an end is never read past the parser");
+    }
+}

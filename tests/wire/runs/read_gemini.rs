@@ -133,10 +133,8 @@ fn result(response: &Value, names: &mut Names) -> Part {
 
 fn blob(media: &Value, data: &str) -> Media {
     let media_type = text(field(media, "mimeType"));
-    let kind = match media_type.split('/').next() {
-        Some(kind @ ("image" | "audio" | "video")) => kind,
-        _ => "document",
-    };
+    let named = ["image", "audio", "video"].into_iter().find(|kind| media_type.starts_with(kind));
+    let kind = named.unwrap_or("document");
     Media { kind: kind.into(), media_type, data: text(field(media, data)), is_url: data == "fileUri" }
 }
 

@@ -104,3 +104,29 @@ fn settings_are_checked_without_io() {
     assert!(new.images && new.documents && new.images_in_tool_results && new.thinking);
     assert!(!provider.capabilities("gemini-2.0-flash").images_in_tool_results);
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_ended_does_not_wait_for_the_connection_to_close() {
+    use bytes::Bytes;
+    use futures::stream;
+
+    let raw = |body: &'static str, idle| super::super::super::RawResponse {
+        status: 200,
+        headers: Vec::new(),
+        body: stream::iter([Ok(Bytes::from_static(body.as_bytes()))]).chain(idle).boxed(),
+    };
+    let provider = Gemini::new("k").unwrap();
+    let started = tokio::time::Instant::now();
+    let events: Vec<_> = provider.decode("m", raw(ANSWER, stream::pending().boxed())).unwrap().collect().await;
+    assert!(matches!(events.last(), Some(Ok(StreamEvent::Finish { .. }))));
+    assert_eq!(started.elapsed().as_secs(), 5);
+
+    // What does follow in time is read.
+    let late = stream::once(async {
+        tokio::time::sleep(std::time::Duration::from_secs(4)).await;
+        Ok(Bytes::from_static(ANSWER.as_bytes()))
+    });
+    let events: Vec<_> = provider.decode("m", raw(ANSWER, late.boxed())).unwrap().collect().await;
+    let texts = events.iter().filter(|event| matches!(event, Ok(StreamEvent::Text { .. }))).count();
+    assert_eq!((texts, started.elapsed().as_secs()), (2, 9));
+}
