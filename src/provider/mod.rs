@@ -40,6 +40,7 @@ mod openai_error;
 pub mod openai_responses;
 #[allow(dead_code, reason = "used by the wires")]
 mod outgoing;
+mod output_schema;
 mod prices;
 mod request;
 mod retry;
@@ -72,6 +73,7 @@ pub use history::{BodyCache, EncodedBody, History, HistoryTurn};
 pub use http::{HttpOptions, RawResponse};
 #[cfg(feature = "openai")]
 pub use openai_chat::{ChatProfile, OpenAiChat};
+pub use output_schema::OutputSchema;
 pub use prices::{PriceBook, Rates};
 pub use request::{
     ModelRequest, ReaderAway, RequestContext, RequestHead, ThinkingLevel, ToolChoice, ToolDefinition, ToolNames,
