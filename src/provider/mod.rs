@@ -40,6 +40,9 @@ pub mod openai_responses;
 mod outgoing;
 mod request;
 mod retry;
+#[cfg(feature = "http")]
+#[allow(dead_code, reason = "used by the wires")]
+mod root_schema;
 #[allow(dead_code, reason = "used by the wires")]
 mod secret;
 pub mod sse;

@@ -200,7 +200,11 @@ impl<'p> Accepts<'p> {
 
     /// A tool result as the content of its message. What cannot stand there goes to `attached`, with a marker in its
     /// place; what the model cannot take at all leaves a marker that says so.
-    pub(in crate::provider) fn result<'a>(&self, result: &'a ToolResultBlock, attached: &mut Vec<Part<'a>>) -> PartsOrText<'a> {
+    pub(in crate::provider) fn result<'a>(
+        &self,
+        result: &'a ToolResultBlock,
+        attached: &mut Vec<Part<'a>>,
+    ) -> PartsOrText<'a> {
         let blocks = match &result.output {
             ToolResultBody::Text(text) if text.trim().is_empty() => return placeholder(result),
             ToolResultBody::Text(text) => return PartsOrText::Text(text.into()),

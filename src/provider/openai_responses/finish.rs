@@ -130,10 +130,11 @@ mod tests {
     #[test]
     fn codes_of_a_failed_response_say_whether_to_try_again() {
         use ProviderErrorKind as Kind;
-        let kind = |code: &str| match failure(&ResponsesProfile::openai(), &format!(r#"{{"code":"{code}","message":"m"}}"#)) {
-            Failure::Error(error) => Some(error.kind),
-            Failure::Policy(_) => None,
-        };
+        let kind =
+            |code: &str| match failure(&ResponsesProfile::openai(), &format!(r#"{{"code":"{code}","message":"m"}}"#)) {
+                Failure::Error(error) => Some(error.kind),
+                Failure::Policy(_) => None,
+            };
         for (code, expected) in [
             ("server_error", Kind::Server),
             ("rate_limit_exceeded", Kind::RateLimited),

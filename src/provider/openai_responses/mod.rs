@@ -21,10 +21,15 @@
 //! opaque block in the same or in the next turn.
 
 mod builder;
+mod conversation;
 mod events;
 mod finish;
+mod host_items;
+mod items;
 mod output;
 mod profile;
+mod request;
+mod schema;
 mod state;
 mod stream;
 mod usage;
@@ -104,5 +109,32 @@ impl OpenAi {
 impl std::fmt::Debug for OpenAi {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("OpenAi").field("id", &self.profile.id).finish_non_exhaustive()
+    }
+}
+
+#[async_trait]
+impl Provider for OpenAi {
+    fn id(&self) -> &str {
+        &self.profile.id
+    }
+
+    fn capabilities(&self, model: &str) -> Capabilities {
+        self.profile.capabilities(model)
+    }
+
+    async fn stream(&self, request: Arc<ModelRequest>, cx: &RequestContext) -> Result<ProviderStream, ProviderError> {
+        let body = request::body(&self.profile, &self.wire, &request)?;
+        let response = self.http.post(&self.url, &self.headers, body, cx).await?;
+        let names = NameTable::new(&request.head, NameRule::PORTABLE);
+        let decoder = ResponsesDecoder::new(Arc::clone(&self.profile), names);
+        wire::open(&self.http.origin, self.http.options.max_event_bytes, response, decoder).await
+    }
+
+    fn check(&self, model: &str, content: &[SessionContentBlock]) -> Result<(), ProviderError> {
+        let accepts = self.profile.accepts(model);
+        content.iter().enumerate().try_for_each(|(index, block)| match accepts.part(block) {
+            Ok(_) => Ok(()),
+            Err(refused) => Err(accepts.unsupported(&format!("part {index}"), &refused)),
+        })
     }
 }

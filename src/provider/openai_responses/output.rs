@@ -536,7 +536,8 @@ impl Output {
         let Some(Entry { kind: Kind::Message(parts), .. }) = self.items.get_mut(at) else { return Ok(0) };
         let index = i64::try_from(place).ok();
         let numbered = parts.iter().rposition(|part| part.index == index);
-        match numbered.or(parts.get(place).filter(|part| part.index.is_none()).map(|_| place)) {
+        // Without numbers, or where a host counts them on from item to item.
+        match numbered.or(parts.get(place).map(|_| place)) {
             Some(part) => Ok(part),
             None => push_part(parts, index),
         }

@@ -38,7 +38,7 @@ impl TextState<'_> {
 pub(super) type CallState<'a> = BTreeMap<Cow<'a, str>, &'a RawValue>;
 
 /// Fields of a call's item that are in its block, or that only answers have.
-const CALL_BLOCK_FIELDS: [&str; 5] = ["call_id", "name", "arguments", "input", "status"];
+const CALL_BLOCK_FIELDS: [&str; 7] = ["call_id", "name", "arguments", "input", "status", "item_id", "output_index"];
 
 /// The state of a call's item, as it is stored. `None` when there is nothing to say.
 pub(super) fn of_call(item: &RawValue) -> Option<String> {

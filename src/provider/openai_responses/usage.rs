@@ -34,8 +34,7 @@ pub(super) fn snapshot(raw: &RawValue) -> Option<UsageSnapshot> {
         return None;
     }
     let details = |raw: Option<&RawValue>| raw.map_or_else(Details::default, |raw| parse(raw.get()));
-    let (input_details, output_details) =
-        (details(report.input_tokens_details), details(report.output_tokens_details));
+    let (input_details, output_details) = (details(report.input_tokens_details), details(report.output_tokens_details));
     let input = report.input_tokens.0.unwrap_or(0);
     let output = report.output_tokens.0.unwrap_or(0);
     let cache_read = input_details.cached_tokens.0.unwrap_or(0).min(input);

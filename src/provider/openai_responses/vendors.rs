@@ -218,10 +218,7 @@ impl ResponsesProfile {
     /// A local LM Studio, no key.
     #[must_use]
     pub fn lm_studio() -> Self {
-        Self {
-            thinking: Cow::Borrowed(OPEN_WEIGHTS_THINKING),
-            ..local("lmstudio", "http://localhost:1234/v1", None)
-        }
+        Self { thinking: Cow::Borrowed(OPEN_WEIGHTS_THINKING), ..local("lmstudio", "http://localhost:1234/v1", None) }
     }
 
     /// A vLLM server; key (`--api-key`) optional in `VLLM_API_KEY`.
@@ -306,7 +303,9 @@ mod tests {
     fn only_models_that_reason_are_asked_for_their_reasoning() {
         let asked = |model: &str| ResponsesProfile::openai().encrypted_reasoning.contains(model);
         assert!(asked("gpt-5.5") && asked("o3-deep-research") && asked("gpt-6.2"));
-        assert!(!asked("gpt-4o") && !asked("chatgpt-4o-latest") && !asked("ft:gpt-4.1-mini") && !asked("gpt-5-chat-latest"));
+        assert!(
+            !asked("gpt-4o") && !asked("chatgpt-4o-latest") && !asked("ft:gpt-4.1-mini") && !asked("gpt-5-chat-latest")
+        );
     }
 
     #[test]
