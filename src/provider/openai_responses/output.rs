@@ -243,7 +243,10 @@ impl Output {
             return;
         }
         if call.call_id.is_empty() && !item.call_id.0.is_empty() {
-            call.call_id = format!("{}{}", item.call_id.0, self.id_suffix);
+            call.call_id = item.call_id.0.clone().into_owned();
+            if is_counted(&call.call_id) {
+                call.call_id.push_str(&self.id_suffix);
+            }
         }
         if call.name.is_empty() {
             self.names.original(&item.name.0).clone_into(&mut call.name);
@@ -655,6 +658,12 @@ impl Call {
         let same = whole.is_empty() || value(&whole).is_some_and(|whole| value(&self.arguments) == Some(whole));
         if same { Ok(()) } else { Err(Bad::Arguments) }
     }
+}
+
+/// `call_0`, `call_1`, …
+fn is_counted(call_id: &str) -> bool {
+    let number = call_id.strip_prefix("call_").unwrap_or_default();
+    (1..=4).contains(&number.len()) && number.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 fn push_part(parts: &mut Vec<TextPart>, index: Option<i64>) -> Result<usize, Bad> {

@@ -183,7 +183,7 @@ impl Serialize for Tools<'_> {
         serializer.collect_seq(self.head.tools.iter().map(|tool| Tool {
             r#type: "function",
             name: NameRule::PORTABLE.wire_name(names.display(&tool.name)),
-            description: tool.description.trim(),
+            description: &tool.description,
             parameters: schema::lowered(&tool.input_schema),
             strict: self.profile.strict_tools.then(|| tool.strict && schema::fits_strict(&tool.input_schema)),
         }))

@@ -9,7 +9,8 @@ use zidane::testing::{HttpReply, SseServer};
 use zidane::tool::{Tool as AgentTool, ToolContext, ToolError, ToolOutput, ToolSpec};
 use zidane::types::{
     Document, Extra, Media as AgentMedia, MediaSource, OpaqueBlock, Prompt, PromptPart, Resource, ResourceContent,
-    Role, SessionContentBlock, SessionTurn, SignatureProducer, ToolResultBody, ToolResultContent, TurnOrigin,
+    Role, SessionContentBlock, SessionTurn, SignatureProducer, ToolResultBody, ToolResultContent, TurnFinishReason,
+    TurnOrigin,
 };
 use zidane::{Agent, AgentBuilder, RunErrorKind};
 
@@ -69,7 +70,11 @@ async fn run(builder: AgentBuilder, plan: &Plan) -> Vec<String> {
     if !plan.given.is_empty() {
         builder = builder.history(plan.given.iter().enumerate().map(|(at, turn)| given(plan, at, turn)));
     }
-    if plan.stops.is_some() {
+    let ends_in_calls = plan
+        .steps
+        .last()
+        .is_some_and(|step| matches!(&step.answer.end, Some(End::Finish { class: TurnFinishReason::ToolCalls, .. })));
+    if plan.stops.is_some() || ends_in_calls {
         builder = builder.max_turns(u32::try_from(plan.steps.len()).unwrap());
     }
     let agent = match builder.build() {

@@ -137,6 +137,9 @@ fn first(request: &Request) -> Result<(), &'static str> {
 
 /// Whether a request is the one before, its answer, and what the loop or the user adds to that.
 fn follows(before: &Step, request: &Request) -> Result<(), &'static str> {
+    if before.request.system != request.system {
+        return Err("the system text changes: the recorded client hands over to another agent");
+    }
     let added = request.turns.len().saturating_sub(before.request.turns.len());
     let ends_in_user = request.turns.last().is_some_and(|turn| turn.is_user);
     match (added, ends_in_user) {
