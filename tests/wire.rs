@@ -2,6 +2,7 @@
 //!
 //! The recordings are read from `ZIDANE_WIRE_DIR`, by default `../shared/wire` beside the crate; any folder laid out
 //! like it will do. They belong to other projects and are never copied here.
+#![cfg(all(feature = "anthropic", feature = "openai"))]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, unreachable_pub)]
 
 #[path = "wire/mod.rs"]
@@ -147,7 +148,8 @@ fn judge(corpus: &Corpus, file: &Path) -> (Verdict, Vec<String>) {
         differences.push("no exchanges".to_owned());
     }
     for (step, exchange) in recording.exchanges.iter().enumerate() {
-        let found = judge_exchange(&name, &recording, exchange);
+        let mut found = judge_exchange(&name, &recording, exchange);
+        found.extend(judge_cut_off(&name, &recording, exchange));
         let place = if recording.is_run { format!("step {step}: ") } else { String::new() };
         differences.extend(found.into_iter().map(|difference| format!("{place}{difference}")));
     }
@@ -195,6 +197,30 @@ fn judge_exchange(name: &str, recording: &Recording, exchange: &Exchange) -> Vec
         } else if again.error.as_ref().map(ToString::to_string) != whole.error.as_ref().map(ToString::to_string) {
             found.push(format!("{cutting}: the error is {:?} and not {:?}", again.error, whole.error));
         }
+    }
+    found
+}
+
+/// A stream that breaks off anywhere means what had come by then.
+fn judge_cut_off(name: &str, recording: &Recording, exchange: &Exchange) -> Vec<String> {
+    const CUTS: u64 = 24;
+    let is_stream = exchange.status < 400 && !exchange.body.trim_start().starts_with('{');
+    if !is_stream {
+        return Vec::new();
+    }
+    let mut found = Vec::new();
+    for salt in 0..CUTS {
+        // Less than a line's field name could be the start of anything.
+        let mut at = Random::of(name, 100 + salt).below(exchange.body.len()).max(16).min(exchange.body.len());
+        while !exchange.body.is_char_boundary(at) {
+            at -= 1;
+        }
+        let cut = Exchange { body: exchange.body[..at].to_owned(), ..exchange.clone() };
+        let expected = expect::answer(recording.protocol, &recording.vendor, &cut);
+        let body = Bytes::from(cut.body.clone().into_bytes());
+        let got = decode::decode(recording.protocol, &recording.vendor, &cut, vec![body]);
+        let differences = differences(recording, &expected, &got);
+        found.extend(differences.into_iter().map(|difference| format!("broken off at {at}: {difference}")));
     }
     found
 }

@@ -3,6 +3,8 @@
 //! In comes a prompt, out come a [`RunOutcome`] or a [`RunError`], and on the way [`AgentEvent`]s, hooks and a
 //! session that is valid at every instant. The loop asks the model, answers every call, and asks again; everything
 //! that must not be done twice is a named step behind one seam (`seam.rs`).
+//!
+#![doc = include_str!("scenarios.md")]
 
 mod assemble;
 mod batch;
@@ -13,7 +15,10 @@ mod event;
 mod gate_step;
 mod inner;
 mod input_step;
+mod limits;
+mod loop_guard;
 mod model_step;
+mod nested;
 mod options;
 mod outcome;
 mod plan;
@@ -28,6 +33,8 @@ use std::sync::Arc;
 
 pub use builder::{AgentBuilder, BuildError};
 pub use event::AgentEvent;
+pub use limits::{Limit, Limits};
+pub use loop_guard::LoopGuard;
 pub use options::{LoadFailure, SteerMode, ToolExecution};
 pub use outcome::{Denial, RunError, RunErrorKind, RunOutcome, StopCause};
 pub use run::Run;

@@ -11,7 +11,7 @@ use super::model_step::{Continuation, ModelEnd, ModelJob, ModelOut};
 use super::outcome::{Denial, RunErrorKind, StopCause};
 use super::seam::{Done, Seam, SeamError};
 use super::start_step::StartJob;
-use crate::control::{QueueKind, QueuedMessage};
+use crate::control::{Halt, QueueKind, QueuedMessage};
 use crate::durable::DurableRun;
 use crate::hooks::{
     AgentStart, AgentStartCx, QueueUpdate, QueueUpdateCx, SessionRepaired, SessionRepairedCx, SteerInject,
@@ -140,14 +140,16 @@ impl TurnLoop {
                 Next::Stop(stop) => return Ok(stop),
                 Next::Turn => {
                     boundary = self.boundary(false).await?;
-                    if boundary.input.drain {
-                        return Ok(StopCause::Drained);
+                    match boundary.input.halt {
+                        Some(Halt::Drain) => return Ok(StopCause::Drained),
+                        Some(Halt::Loop) => return Ok(StopCause::LoopGuard),
+                        None => {}
                     }
                 }
                 Next::Ending => {
                     boundary = self.boundary(true).await?;
                     let follow_up = boundary.input.follow_up.take();
-                    if boundary.input.drain
+                    if boundary.input.halt.is_some()
                         || self.turns_are_up()
                         || (boundary.input.steering.is_empty() && follow_up.is_none())
                     {
@@ -261,10 +263,10 @@ impl TurnLoop {
     /// Reads what came from outside. Without a record to keep, nothing is done when nothing waits.
     async fn boundary(&mut self, ending: bool) -> Result<Boundary, RunErrorKind> {
         let handle = &self.cx.agent.handle;
-        let quiet = !handle.has_queued(QueueKind::Steering)
-            && !(ending && handle.has_queued(QueueKind::FollowUp))
-            && !handle.draining();
-        if !self.seam.is_durable() && quiet {
+        let news = handle.has_queued(QueueKind::Steering)
+            || handle.halt().is_some()
+            || (ending && handle.has_queued(QueueKind::FollowUp));
+        if !self.seam.is_durable() && !news {
             return Ok(Boundary::default());
         }
         let job = BoundaryJob { cx: Arc::clone(&self.cx), number: self.number, ending };
@@ -341,6 +343,7 @@ impl TurnLoop {
             ModelEnd::Hook { hook, message } => return Err(RunErrorKind::Hook { hook, message }),
             ModelEnd::Transcript(error) => return Err(RunErrorKind::Transcript(error)),
             ModelEnd::NothingToSend => return Err(RunErrorKind::NothingToDo),
+            ModelEnd::Limit(limit) => return Ok(Next::Stop(StopCause::Limit(limit))),
         };
         let cut = self.aborted || failure.is_some();
         let finish = if cut { None } else { out.finish };
@@ -387,6 +390,7 @@ impl TurnLoop {
             attempts: out.attempts,
             ..TurnUsage::default()
         };
+        self.cx.meter.count_turn(&usage);
         self.stats.push_turn(usage.clone());
         let firing = &self.cx.firing;
         if firing.has::<TurnUsageHook>() {
@@ -430,6 +434,9 @@ impl TurnLoop {
         at: Timestamp,
     ) -> Next {
         let Some(turn) = turn.filter(|_| !self.aborted) else { return Next::Stop(StopCause::Aborted) };
+        if let Some(limit) = batch.limit {
+            return Next::Stop(StopCause::Limit(limit));
+        }
         let called = !batch.summaries.is_empty();
         if finish != Some(TurnFinishReason::Pause) {
             self.pauses = 0;

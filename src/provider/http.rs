@@ -5,7 +5,7 @@ use std::fmt;
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures::stream::{self, BoxStream};
@@ -403,7 +403,7 @@ pub(crate) fn retry_after(headers: &[(String, String)]) -> Option<Duration> {
     let until = httpdate::parse_http_date(header(headers, "retry-after")?.trim()).ok()?;
     let now = match header(headers, "date").and_then(|date| httpdate::parse_http_date(date.trim()).ok()) {
         Some(date) => date,
-        None => UNIX_EPOCH.checked_add(UNIX_EPOCH.elapsed().ok()?)?,
+        None => crate::clock::wall_time(),
     };
     Some(until.duration_since(now).unwrap_or(Duration::ZERO))
 }

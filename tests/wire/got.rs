@@ -1,6 +1,5 @@
 //! What the crate makes of a recorded answer.
 
-use bytes::Bytes;
 use futures::StreamExt as _;
 use zidane::provider::{ProviderError, ProviderStream, StreamEvent, UsageSnapshot};
 
@@ -33,11 +32,6 @@ pub fn collect(stream: impl FnOnce() -> Result<ProviderStream, ProviderError>) -
         }
         got
     })
-}
-
-/// The body as a stream of reads that are all there.
-pub fn reads(pieces: Vec<Bytes>) -> futures::stream::BoxStream<'static, Result<Bytes, ProviderError>> {
-    futures::stream::iter(pieces.into_iter().map(Ok)).boxed()
 }
 
 enum Open {

@@ -20,7 +20,7 @@ pub enum Data {
 
 pub fn events(body: &str) -> Vec<Event> {
     // In the recordings a lone CR does not occur, so that unifying line ends is safe.
-    let body = body.trim_start_matches('\u{feff}').replace("\r\n", "\n").replace('\r', "\n");
+    let body = body.trim_start_matches(['\u{feff}', ' ', '\n', '\r']).replace("\r\n", "\n").replace('\r', "\n");
     body.split("\n\n").filter_map(event).collect()
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use zidane::provider::RetryPolicy;
@@ -12,7 +13,7 @@ use zidane::types::{
     Role, SessionContentBlock, SessionTurn, SignatureProducer, ToolResultBody, ToolResultContent, TurnFinishReason,
     TurnOrigin,
 };
-use zidane::{Agent, AgentBuilder, RunErrorKind};
+use zidane::{AgentBuilder, RunErrorKind};
 
 use super::super::answer::{Block, End};
 use super::super::corpus::Protocol;
@@ -21,13 +22,19 @@ use super::meaning::{Media, Part, Tool, Turn, read};
 use super::plan::{Plan, Step};
 use super::{compare, prefix};
 
+/// Nothing here waits for anything but loopback; a replay that takes this long never ends.
+const LONGEST: Duration = Duration::from_secs(60);
+
 /// What the replay shows, in words.
 pub fn differences(protocol: Protocol, vendor: &str, plan: &Plan) -> Vec<String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let server = SseServer::start(plan.steps.iter().map(reply)).await.unwrap();
         let builder = decode::agent(protocol, vendor, &server.url());
-        let mut found = run(builder, plan).await;
+        let mut found = match tokio::time::timeout(LONGEST, run(builder, plan)).await {
+            Ok(found) => found,
+            Err(_) => vec![format!("it hangs after request {}", server.requests().len())],
+        };
         let sent: Vec<Value> = server.requests().iter().map(|request| request.json().unwrap_or_default()).collect();
         if sent.len() != plan.steps.len() {
             found.push(format!("expected {} requests, sent {}", plan.steps.len(), sent.len()));
