@@ -138,3 +138,6 @@ impl Provider for OpenAi {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;
