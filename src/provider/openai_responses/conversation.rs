@@ -215,7 +215,10 @@ impl<'r> Conversation<'r> {
             return Some(Item::Encrypted { summary: &thinking.text, content: &signature.value });
         }
         let mut fields: CallState<'a> = serde_json::from_str(&signature.value).ok()?;
-        fields.retain(|name, value| name != "status" && value.get() != "null");
+        fields.retain(|name, value| {
+            let is_empty = value.get() == "null" || name == "content" && value.get() == "[]";
+            name != "status" && !is_empty
+        });
         let encrypted = fields.get("encrypted_content").is_some_and(|content| content.get() != "\"\"");
         let sent = match self.profile.reasoning_echo {
             ReasoningEcho::Always => true,
