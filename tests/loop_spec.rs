@@ -1134,3 +1134,48 @@ async fn the_loop_guard_sees_through_a_cycle_of_two() {
     assert_eq!(told.outcome().stop, StopCause::LoopGuard);
     assert_eq!(told.outcome().stats.turns, 5);
 }
+
+// Fallback models.
+
+#[tokio::test(start_paused = true)]
+async fn another_model_answers_when_the_usual_one_cannot() {
+    use zidane::testing::ScriptedProvider;
+    let spare = ScriptedProvider::new([Reply::text("from the spare")]).id("spare");
+    let asked = spare.clone();
+    let told = Scenario::new([
+        Reply::fails(ProviderErrorKind::Overloaded),
+        Reply::fails(ProviderErrorKind::Overloaded),
+        Reply::text("back again"),
+    ])
+    .build(move |builder| builder.retry(RetryPolicy::default().max_retries(1)).fallback(spare.clone(), "spare-model"))
+    .hooks(|agent| {
+        agent.follow_up("And now?").unwrap();
+    })
+    .tell()
+    .await;
+    assert_eq!(told.transcript(), ["prompt: Go", "model: from the spare", "follow_up: And now?", "model: back again"]);
+    assert_eq!(asked.requests()[0].head.model, "spare-model");
+    let usage = &told.outcome().stats.turn_usage;
+    assert_eq!(
+        (usage[0].provider.as_str(), usage[0].requested_model.as_str(), usage[0].attempts),
+        ("spare", "spare-model", 3)
+    );
+    assert_eq!((usage[1].provider.as_str(), usage[1].attempts), ("scripted", 1));
+}
+
+#[tokio::test]
+async fn only_the_kinds_named_and_only_before_output_fall_back() {
+    use zidane::testing::ScriptedProvider;
+    for first in
+        [Reply::fails(ProviderErrorKind::Invalid), Reply::text("Half").then_error(cut(ProviderErrorKind::Overloaded))]
+    {
+        let spare = ScriptedProvider::new([Reply::text("never")]);
+        let asked = spare.clone();
+        let told = Scenario::new([first])
+            .build(move |builder| builder.retry(RetryPolicy::never()).fallback(spare.clone(), "spare"))
+            .tell()
+            .await;
+        assert!(told.result.is_err());
+        assert!(asked.requests().is_empty());
+    }
+}

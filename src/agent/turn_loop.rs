@@ -355,8 +355,8 @@ impl TurnLoop {
             self.text = turn.text();
             batch = self.answer_calls(turn, turn_id, visible.as_deref(), cut, finish).await?;
         }
-        if let (Some(turn), Some(usage)) = (&turn, usage) {
-            if cx.firing.has::<TurnAfter>() {
+        if let Some(usage) = usage {
+            if let Some(turn) = turn.as_ref().filter(|_| cx.firing.has::<TurnAfter>()) {
                 let mut hook_cx = TurnAfterCx::new(&cx.firing.base, self.number, turn, &usage, &batch.summaries);
                 cx.firing.observe::<TurnAfter>(&mut hook_cx).await;
             }

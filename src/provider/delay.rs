@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use serde_json::{Map, Value};
+
 /// The delay that an error text asks for: `try again in 1.5s`, `retry in 20ms`, `Resets in 6hr 29min`.
 pub(crate) fn delay_hint(message: &str) -> Option<Duration> {
     let text = message.to_lowercase();
@@ -35,6 +37,13 @@ pub(crate) fn parse_delay(text: &str) -> Option<Duration> {
         rest = after.trim_start();
     }
     total
+}
+
+/// The delay of a `google.rpc.RetryInfo` among an error's details.
+pub(crate) fn retry_info(error: &Map<String, Value>) -> Option<Duration> {
+    let details = error.get("details")?.as_array()?;
+    let delay = details.iter().find_map(|detail| detail.get("retryDelay"))?.as_str()?;
+    parse_delay(delay)
 }
 
 #[cfg(test)]

@@ -67,8 +67,8 @@ impl RawResponse {
         match self.header("x-should-retry").map(str::trim) {
             Some(word) if word.eq_ignore_ascii_case("true") => error.should_retry = Some(true),
             Some(word) if word.eq_ignore_ascii_case("false") => error.should_retry = Some(false),
-            // A conflict is over the next time; its kind alone would not say so.
-            _ if self.status == 409 => error.should_retry = error.should_retry.or(Some(true)),
+            // A conflict is over the next time, and "too early" is over soon; their kinds alone would not say so.
+            _ if matches!(self.status, 409 | 425) => error.should_retry = error.should_retry.or(Some(true)),
             _ => {}
         }
         if error.request_id.is_none() {
@@ -416,8 +416,9 @@ pub(crate) const fn kind_of_status(status: u16) -> ProviderErrorKind {
         408 | 504 => ProviderErrorKind::Timeout,
         429 => ProviderErrorKind::RateLimited,
         503 | 529 => ProviderErrorKind::Overloaded,
+        // What a server never does it will not do the next time.
+        400..=499 | 501 => ProviderErrorKind::Invalid,
         500..=599 => ProviderErrorKind::Server,
-        400..=499 => ProviderErrorKind::Invalid,
         _ => ProviderErrorKind::Protocol,
     }
 }

@@ -38,6 +38,7 @@ mod openai_error;
 pub mod openai_responses;
 #[allow(dead_code, reason = "used by the wires")]
 mod outgoing;
+mod prices;
 mod request;
 mod retry;
 #[cfg(feature = "http")]
@@ -46,6 +47,9 @@ mod root_schema;
 #[allow(dead_code, reason = "used by the wires")]
 mod secret;
 pub mod sse;
+#[cfg(feature = "http")]
+#[allow(dead_code, reason = "used by the wires")]
+mod vendor_words;
 #[cfg(feature = "http")]
 #[allow(dead_code, reason = "used by the wires")]
 mod wire;
@@ -69,6 +73,7 @@ pub use http::{HttpOptions, RawResponse};
 pub use openai_chat::{ChatProfile, OpenAiChat};
 #[cfg(feature = "openai")]
 pub use openai_responses::{OpenAi, ResponsesProfile};
+pub use prices::{PriceBook, Rates};
 pub use request::{
     ModelRequest, ReaderAway, RequestContext, RequestHead, ThinkingLevel, ToolChoice, ToolDefinition, ToolNames,
     WireObserver, WireRequest, WireResponse,

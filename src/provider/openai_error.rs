@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-use super::delay::{delay_hint, parse_delay};
+use super::delay::{delay_hint, retry_info};
+use super::vendor_words::{OVERFLOW_TEXTS, OVERFLOW_WORDS, QUOTA_WORDS, is_overlong_content};
 use super::{ProviderError, ProviderErrorKind};
 
 /// Whose errors are read.
@@ -188,13 +189,6 @@ fn read_upstream(metadata: &Map<String, Value>, said: &mut Said) {
     }
 }
 
-/// `google.rpc.RetryInfo` among the details.
-fn retry_info(error: &Map<String, Value>) -> Option<Duration> {
-    let details = error.get("details")?.as_array()?;
-    let delay = details.iter().find_map(|detail| detail.get("retryDelay"))?.as_str()?;
-    parse_delay(delay)
-}
-
 fn status_of(value: &Value) -> Option<u16> {
     let number = match value {
         Value::Number(number) => number.as_u64()?,
@@ -208,53 +202,6 @@ fn clip(text: &str, bytes: usize) -> String {
     let end = (0..=bytes.min(text.len())).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
     text.get(..end).unwrap_or_default().to_owned()
 }
-
-/// Words of the vendors that decide by themselves, whatever the status.
-const QUOTA_WORDS: &[&str] = &[
-    "insufficient_quota",
-    "credit_balance_exhausted",
-    "billing_hard_limit_reached",
-    "billing_not_active",
-    "insufficient_balance",
-    "insufficient_credits",
-    "usage_limit_reached",
-    "usage_limit_exceeded",
-    "payment_required",
-    "exceeded_current_quota_error",
-    // Z.ai: account in arrears, plan limit.
-    "1113",
-    "1308",
-];
-
-const OVERFLOW_WORDS: &[&str] = &[
-    "context_length_exceeded",
-    "exceed_context_size_error",
-    "context_window_exceeded",
-    "too_many_prompt_tokens",
-    "model_context_window_exceeded",
-    "request_too_large",
-    "1261",
-];
-
-const OVERFLOW_TEXTS: &[&str] = &[
-    "exceeds the context window",
-    "maximum context length",
-    "maximum prompt length is",
-    "reduce the length of the messages",
-    "longer than the model's context length",
-    "exceeds the available context size",
-    "greater than the context length",
-    "exceeded model token limit",
-    "prompt is too long",
-    "prompt too long",
-    "prompt exceeds max length",
-    "range of input length should be",
-    "exceed context limit",
-    "exceeds the maximum number of tokens allowed",
-    "input is too long",
-    "context length exceeded",
-    "context window exceeded",
-];
 
 const RATE_TEXTS: &[&str] = &["rate limit", "too many requests", "tokens per min", "requests per min"];
 
@@ -277,9 +224,7 @@ fn kind_of(
         return Kind::RateLimited;
     }
     let limited = says(RATE_TEXTS);
-    let too_long_string = has(&["string_above_max_length"])
-        && (text.contains("content") || text.contains(".text"))
-        && !text.contains(".id'");
+    let too_long_string = words.iter().any(|word| is_overlong_content(word, &text));
     let vendor_says = source.overflow_texts.iter().any(|part| text.contains(&**part));
     if !limited && (has(OVERFLOW_WORDS) || too_long_string || says(OVERFLOW_TEXTS) || vendor_says) {
         return Kind::ContextOverflow;
@@ -296,7 +241,7 @@ fn kind_of(
         Some(408 | 504) => Kind::Timeout,
         Some(503 | 529) => Kind::Overloaded,
         // A conflict passes.
-        Some(409 | 500..) => Kind::Server,
+        Some(409 | 500 | 502..) => Kind::Server,
         Some(_) => Kind::Invalid,
         None => kind_by_words(&has, limited, says(&["overloaded", "try again later", "capacity"])),
     }
