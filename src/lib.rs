@@ -59,7 +59,7 @@ pub use async_trait::async_trait;
 #[cfg(feature = "anthropic")]
 pub use provider::Anthropic;
 #[cfg(feature = "openai")]
-pub use provider::OpenAiChat;
+pub use provider::{OpenAi, OpenAiChat};
 pub use tool::{Tool, ToolContext, ToolError, ToolOutput, TypedTool, tool_fn};
 
 /// The README's code, compiled.

@@ -16,6 +16,7 @@ pub struct Corpus {
 pub enum Protocol {
     Anthropic,
     Chat,
+    Responses,
     /// Recorded, but not built yet.
     Left,
 }
@@ -86,6 +87,7 @@ impl Corpus {
             protocol: match protocol.as_str() {
                 "anthropic-messages" => Protocol::Anthropic,
                 "openai-chat" => Protocol::Chat,
+                "openai-responses" => Protocol::Responses,
                 _ => Protocol::Left,
             },
             vendor: string(&json["vendor"]),

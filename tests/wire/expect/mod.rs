@@ -6,6 +6,7 @@
 mod anthropic;
 mod chat;
 mod failure;
+mod responses;
 mod sse;
 
 use serde_json::Value;
@@ -23,6 +24,7 @@ pub fn answer(protocol: Protocol, vendor: &str, exchange: &Exchange) -> Answer {
     match protocol {
         Protocol::Anthropic => anthropic::answer(exchange, sequence),
         Protocol::Chat => chat::answer(vendor, exchange, sequence),
+        Protocol::Responses => responses::answer(vendor, exchange, sequence),
         Protocol::Left => Answer::default(),
     }
 }

@@ -10,3 +10,4 @@ pub mod plan;
 pub mod prefix;
 pub mod read_anthropic;
 pub mod read_chat;
+pub mod read_responses;
