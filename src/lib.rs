@@ -61,7 +61,7 @@ pub use provider::Anthropic;
 #[cfg(feature = "gemini")]
 pub use provider::Gemini;
 #[cfg(feature = "openai")]
-pub use provider::OpenAiChat;
+pub use provider::{OpenAi, OpenAiChat};
 pub use tool::{Tool, ToolContext, ToolError, ToolOutput, TypedTool, tool_fn};
 
 /// The README's code, compiled.

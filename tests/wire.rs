@@ -61,12 +61,20 @@ const MUST_SEE: [&str; 34] = [
 
 /// Recorded conversations of which an agent on one wire can go only the first steps, and how many. Turns of another
 /// provider were put between them, or the client sent what this loop never does.
-const PARTLY_REPLAYED: [(&str, usize); 5] = [
+const PARTLY_REPLAYED: [(&str, usize); 9] = [
     ("test-anthropic-to-google-deferred-capability-history-replay", 1),
     ("test-live-tool-search-handoff-anthropic-openai-anthropic", 2),
     ("test-deepseek-deferred-capability-with-thinking", 1),
     ("test-lite-agent-structured-output", 2),
     ("gemini__google__test-tools", 1),
+    // The client answers a search for tools, which is no call of a tool.
+    ("test-openai-client-tool-search-streaming", 1),
+    // Keeps the conversation at the server.
+    ("test-openai-previous-response-id-seed-auto-chains-through-retries", 1),
+    // One agent hands over to another.
+    ("test-music-composer-handoff-hierarchy", 1),
+    // An exchange in the middle was not recorded.
+    ("chat-function-calling-xai-grok-4-1-fast-non-reasoning-can-use-tools-wi-2", 1),
 ];
 
 /// Prints although the test passes: libtest holds back only what the print macros write.
@@ -284,7 +292,8 @@ fn a_replay_that_differs_is_found() {
         if place != "/messages/3/content" {
             plan.results = given.results;
         }
-        let found = runs::drive::differences(wrong.protocol, &wrong.vendor, &plan);
+        let mut found = runs::drive::differences(wrong.protocol, &wrong.vendor, &plan);
+        found.extend(plan.stops.map(str::to_owned));
         // An empty result is given a placeholder, which is right.
         assert_eq!(found.is_empty(), place == "/messages/3/content", "{place}: {found:?}");
     }

@@ -29,6 +29,7 @@ mod start_step;
 mod structured;
 mod tool_step;
 mod turn_loop;
+mod vision;
 
 use std::sync::Arc;
 

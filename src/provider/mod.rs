@@ -44,6 +44,9 @@ mod output_schema;
 mod prices;
 mod request;
 mod retry;
+#[cfg(feature = "http")]
+#[allow(dead_code, reason = "used by the wires")]
+mod root_schema;
 #[allow(dead_code, reason = "used by the wires")]
 mod secret;
 pub mod sse;
@@ -73,6 +76,8 @@ pub use history::{BodyCache, EncodedBody, History, HistoryTurn};
 pub use http::{HttpOptions, RawResponse};
 #[cfg(feature = "openai")]
 pub use openai_chat::{ChatProfile, OpenAiChat};
+#[cfg(feature = "openai")]
+pub use openai_responses::{OpenAi, ResponsesProfile};
 pub use output_schema::OutputSchema;
 pub use prices::{PriceBook, Rates};
 pub use request::{

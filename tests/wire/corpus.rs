@@ -17,6 +17,7 @@ pub enum Protocol {
     Anthropic,
     Chat,
     Gemini,
+    Responses,
     /// Recorded, but not built yet.
     Left,
 }
@@ -88,6 +89,7 @@ impl Corpus {
                 "anthropic-messages" => Protocol::Anthropic,
                 "openai-chat" => Protocol::Chat,
                 "gemini" => Protocol::Gemini,
+                "openai-responses" => Protocol::Responses,
                 _ => Protocol::Left,
             },
             vendor: string(&json["vendor"]),

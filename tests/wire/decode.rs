@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use zidane::provider::openai_chat::{ChatProfile, OpenAiChat};
+use zidane::provider::openai_responses::{OpenAi, ResponsesProfile};
 use zidane::provider::{Anthropic, Gemini, RawResponse};
 use zidane::{Agent, AgentBuilder};
 
@@ -10,7 +11,7 @@ use super::got::{self, Got};
 
 pub fn is_built(protocol: Protocol) -> bool {
     match protocol {
-        Protocol::Anthropic | Protocol::Chat | Protocol::Gemini => true,
+        Protocol::Anthropic | Protocol::Chat | Protocol::Responses | Protocol::Gemini => true,
         Protocol::Left => false,
     }
 }
@@ -23,6 +24,7 @@ pub fn decode(protocol: Protocol, vendor: &str, exchange: &Exchange, pieces: Vec
         Protocol::Chat => chat(vendor, "http://127.0.0.1:9/v1").decode(&model, response),
         Protocol::Anthropic => anthropic(vendor, "http://127.0.0.1:9").decode(&model, response),
         Protocol::Gemini => gemini(vendor, "http://127.0.0.1:9").decode(&model, response),
+        Protocol::Responses => responses(vendor, "http://127.0.0.1:9/v1").decode(&model, response),
         Protocol::Left => unreachable!("not built"),
     })
 }
@@ -33,8 +35,14 @@ pub fn agent(protocol: Protocol, vendor: &str, url: &str) -> AgentBuilder {
         Protocol::Chat => Agent::builder().provider(chat(vendor, &format!("{url}/v1"))),
         Protocol::Anthropic => Agent::builder().provider(anthropic(vendor, url)),
         Protocol::Gemini => Agent::builder().provider(gemini(vendor, url)),
+        Protocol::Responses => Agent::builder().provider(responses(vendor, &format!("{url}/v1"))),
         Protocol::Left => unreachable!("not built"),
     }
+}
+
+fn responses(vendor: &str, url: &str) -> OpenAi {
+    let profile = ResponsesProfile::by_vendor(vendor).unwrap_or_else(|| ResponsesProfile::custom(url.to_owned()));
+    OpenAi::builder().profile(profile).base_url(url).api_key("test").build().unwrap()
 }
 
 fn anthropic(vendor: &str, url: &str) -> Anthropic {

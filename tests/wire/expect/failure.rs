@@ -42,12 +42,13 @@ pub fn of_body(exchange: &Exchange, status: Option<u16>, body: &Value) -> Failur
 }
 
 fn kinds(status: Option<u16>, code: &str, words: &str) -> Vec<Kind> {
-    const TOO_LONG: [&str; 5] = [
+    const TOO_LONG: [&str; 6] = [
         "exceeds the maximum number of tokens allowed",
         "prompt is too long",
         "maximum context length",
         "too_many_prompt_tokens",
         "exceed_context_size_error",
+        "exceeds the context window",
     ];
     if TOO_LONG.iter().any(|text| words.contains(text)) {
         return vec![Kind::ContextOverflow];
@@ -69,6 +70,9 @@ fn kinds(status: Option<u16>, code: &str, words: &str) -> Vec<Kind> {
     if words.contains("increasing context size or reducing parallel") {
         // The local server's cache is full: by this conversation or by others, it does not say.
         return vec![Kind::Server, Kind::ContextOverflow];
+    }
+    if code.contains("rate_limit_exceeded") {
+        return vec![Kind::RateLimited];
     }
     if code.contains("overloaded") {
         return vec![Kind::Overloaded];

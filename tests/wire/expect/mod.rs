@@ -7,6 +7,7 @@ mod anthropic;
 mod chat;
 mod failure;
 mod gemini;
+mod responses;
 mod sse;
 
 use serde_json::Value;
@@ -25,6 +26,7 @@ pub fn answer(protocol: Protocol, vendor: &str, exchange: &Exchange) -> Answer {
         Protocol::Anthropic => anthropic::answer(exchange, sequence),
         Protocol::Chat => chat::answer(vendor, exchange, sequence),
         Protocol::Gemini => gemini::answer(exchange, sequence),
+        Protocol::Responses => responses::answer(vendor, exchange, sequence),
         Protocol::Left => Answer::default(),
     }
 }

@@ -11,3 +11,4 @@ pub mod prefix;
 pub mod read_anthropic;
 pub mod read_chat;
 pub mod read_gemini;
+pub mod read_responses;
