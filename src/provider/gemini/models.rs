@@ -94,7 +94,8 @@ impl Family {
             images_in_tool_results: self.media_in_results(),
             documents_in_tool_results: self.media_in_results(),
             thinking: self.control != Control::None && !self.special,
-            native_structured_output: gemini && !self.special,
+            // Older ones refuse it beside tools.
+            native_structured_output: self.generation >= Generation::Three && !self.special,
             ..Capabilities::TEXT
         }
     }
@@ -208,5 +209,6 @@ mod tests {
         assert!(!old.wants_signatures() && !old.call_ids() && !old.media_in_results() && old.sampling());
         assert!(!family("gemini-4-carbon").sampling());
         assert!(!family("gemma-4-31b-it").capabilities().documents);
+        assert!(new.capabilities().native_structured_output && !old.capabilities().native_structured_output);
     }
 }

@@ -199,6 +199,15 @@ impl<'a> Body<'a> {
             }
             config.insert("thinkingConfig".into(), fields.into());
         }
+        let host_says = |name: &str| head.extra.get("generationConfig").is_some_and(|own| own.get(name).is_some());
+        if let Some(output) = &head.output
+            && family.capabilities().native_structured_output
+            && !host_says("responseSchema")
+        {
+            let schema = lowered(&output.schema).unwrap_or_else(|| json!({"type": "object"}));
+            config.insert("responseMimeType".into(), "application/json".into());
+            config.insert("responseJsonSchema".into(), schema);
+        }
         config
     }
 
