@@ -16,6 +16,8 @@ mod delay;
 mod delta_shape;
 mod error;
 mod event;
+#[cfg(feature = "gemini")]
+mod gemini;
 mod history;
 #[cfg(feature = "http")]
 #[allow(dead_code, reason = "used by the wires")]
@@ -67,6 +69,8 @@ pub use anthropic::{Anthropic, AnthropicBuilder};
 pub use capabilities::Capabilities;
 pub use error::{ProviderError, ProviderErrorKind};
 pub use event::{StreamEvent, UsageSnapshot};
+#[cfg(feature = "gemini")]
+pub use gemini::{Gemini, GeminiBuilder};
 pub use history::{BodyCache, EncodedBody, History, HistoryTurn};
 #[cfg(feature = "http")]
 pub use http::{HttpOptions, RawResponse};

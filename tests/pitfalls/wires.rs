@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use zidane::provider::openai_chat::{ChatProfile, OpenAiChat};
-use zidane::provider::{Anthropic, HttpOptions, Provider, ProviderError, ProviderStream, RawResponse};
+use zidane::provider::{Anthropic, Gemini, HttpOptions, Provider, ProviderError, ProviderStream, RawResponse};
 
 use super::findings::Findings;
 
@@ -13,9 +13,10 @@ use super::findings::Findings;
 pub enum Protocol {
     Anthropic,
     Chat,
+    Gemini,
 }
 
-pub const BUILT: [Protocol; 2] = [Protocol::Anthropic, Protocol::Chat];
+pub const BUILT: [Protocol; 3] = [Protocol::Anthropic, Protocol::Chat, Protocol::Gemini];
 
 pub const MODEL: &str = "test-model";
 pub const KEY: &str = "test-key-of-the-pitfalls";
@@ -34,6 +35,7 @@ pub fn by_name(name: &str, findings: &mut Findings) -> Option<Protocol> {
     match name {
         "anthropic-messages" | "anthropic" => Some(Protocol::Anthropic),
         "openai-chat" => Some(Protocol::Chat),
+        "gemini" => Some(Protocol::Gemini),
         _ => {
             findings.need(format!("the wire {name}"));
             None
@@ -46,6 +48,25 @@ impl Protocol {
         match self {
             Self::Anthropic => "anthropic-messages",
             Self::Chat => "openai-chat",
+            Self::Gemini => "gemini",
+        }
+    }
+
+    /// The field of a request that holds the conversation.
+    pub const fn messages(self) -> &'static str {
+        match self {
+            Self::Anthropic | Self::Chat => "messages",
+            Self::Gemini => "contents",
+        }
+    }
+
+    /// The tools that a request declares.
+    pub fn tools(self, body: &Value) -> Vec<Value> {
+        let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+        match self {
+            Self::Anthropic => list(&body["tools"]),
+            Self::Chat => list(&body["tools"]).iter().map(|tool| tool["function"].clone()).collect(),
+            Self::Gemini => list(&body["tools"][0]["functionDeclarations"]),
         }
     }
 
@@ -58,6 +79,7 @@ impl Protocol {
         match self {
             Self::Anthropic => Arc::new(anthropic(url, options)),
             Self::Chat => Arc::new(chat(url, options, ChatProfile::openai())),
+            Self::Gemini => Arc::new(gemini(url, options)),
         }
     }
 
@@ -72,6 +94,10 @@ impl Protocol {
                 let provider = OpenAiChat::builder().base_url(format!("{url}/v1")).api_key(key).build().unwrap();
                 (Arc::new(provider.clone()), format!("{provider:?} {provider:#?}"))
             }
+            Self::Gemini => {
+                let provider = Gemini::builder().base_url(url).api_key(key).build().unwrap();
+                (Arc::new(provider.clone()), format!("{provider:?} {provider:#?}"))
+            }
         }
     }
 
@@ -81,6 +107,7 @@ impl Protocol {
         match self {
             Self::Anthropic => anthropic(NOWHERE, HttpOptions::default()).decode(model, response),
             Self::Chat => chat(NOWHERE, HttpOptions::default(), ChatProfile::openai()).decode(model, response),
+            Self::Gemini => gemini(NOWHERE, HttpOptions::default()).decode(model, response),
         }
     }
 
@@ -108,8 +135,19 @@ impl Protocol {
                 ),
                 text
             ),
+            Self::Gemini => format!(
+                concat!(
+                    "data: {{\"candidates\":[{{\"content\":{{\"parts\":[{{\"text\":{}}}]}},\"finishReason\":\"STOP\"}}],",
+                    "\"usageMetadata\":{{\"promptTokenCount\":1,\"candidatesTokenCount\":2}}}}\r\n\r\n",
+                ),
+                text
+            ),
         }
     }
+}
+
+pub fn gemini(url: &str, options: HttpOptions) -> Gemini {
+    Gemini::builder().http(options).base_url(url).api_key(KEY).build().unwrap()
 }
 
 pub fn anthropic(url: &str, options: HttpOptions) -> Anthropic {
