@@ -94,9 +94,14 @@ impl Family {
             images_in_tool_results: self.media_in_results(),
             documents_in_tool_results: self.media_in_results(),
             thinking: self.control != Control::None && !self.special,
-            native_structured_output: gemini && !self.special,
+            native_structured_output: self.structured_output(),
             ..Capabilities::TEXT
         }
+    }
+
+    /// A schema for the answer may stand beside tools. Older models take one or the other.
+    pub(super) fn structured_output(self) -> bool {
+        self.generation >= Generation::Three && !self.special
     }
 
     /// Function responses may hold images and files.

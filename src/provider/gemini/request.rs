@@ -199,6 +199,12 @@ impl<'a> Body<'a> {
             }
             config.insert("thinkingConfig".into(), fields.into());
         }
+        if let Some(output) = &head.output
+            && family.structured_output()
+        {
+            config.insert("responseMimeType".into(), "application/json".into());
+            config.insert("responseJsonSchema".into(), output.closed(false));
+        }
         config
     }
 
