@@ -16,8 +16,8 @@ pub struct Corpus {
 pub enum Protocol {
     Anthropic,
     Chat,
-    Gemini,
     Responses,
+    Gemini,
     /// Recorded, but not built yet.
     Left,
 }
@@ -88,8 +88,8 @@ impl Corpus {
             protocol: match protocol.as_str() {
                 "anthropic-messages" => Protocol::Anthropic,
                 "openai-chat" => Protocol::Chat,
-                "gemini" => Protocol::Gemini,
                 "openai-responses" => Protocol::Responses,
+                "gemini" => Protocol::Gemini,
                 _ => Protocol::Left,
             },
             vendor: string(&json["vendor"]),

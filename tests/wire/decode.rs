@@ -23,8 +23,8 @@ pub fn decode(protocol: Protocol, vendor: &str, exchange: &Exchange, pieces: Vec
     got::collect(|| match protocol {
         Protocol::Chat => chat(vendor, "http://127.0.0.1:9/v1").decode(&model, response),
         Protocol::Anthropic => anthropic(vendor, "http://127.0.0.1:9").decode(&model, response),
-        Protocol::Gemini => gemini(vendor, "http://127.0.0.1:9").decode(&model, response),
         Protocol::Responses => responses(vendor, "http://127.0.0.1:9/v1").decode(&model, response),
+        Protocol::Gemini => gemini(vendor, "http://127.0.0.1:9").decode(&model, response),
         Protocol::Left => unreachable!("not built"),
     })
 }
@@ -34,8 +34,8 @@ pub fn agent(protocol: Protocol, vendor: &str, url: &str) -> AgentBuilder {
     match protocol {
         Protocol::Chat => Agent::builder().provider(chat(vendor, &format!("{url}/v1"))),
         Protocol::Anthropic => Agent::builder().provider(anthropic(vendor, url)),
-        Protocol::Gemini => Agent::builder().provider(gemini(vendor, url)),
         Protocol::Responses => Agent::builder().provider(responses(vendor, &format!("{url}/v1"))),
+        Protocol::Gemini => Agent::builder().provider(gemini(vendor, url)),
         Protocol::Left => unreachable!("not built"),
     }
 }

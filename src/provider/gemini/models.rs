@@ -94,10 +94,14 @@ impl Family {
             images_in_tool_results: self.media_in_results(),
             documents_in_tool_results: self.media_in_results(),
             thinking: self.control != Control::None && !self.special,
-            // Older ones refuse it beside tools.
-            native_structured_output: self.generation >= Generation::Three && !self.special,
+            native_structured_output: self.structured_output(),
             ..Capabilities::TEXT
         }
+    }
+
+    /// A schema for the answer may stand beside tools. Older models take one or the other.
+    pub(super) fn structured_output(self) -> bool {
+        self.generation >= Generation::Three && !self.special
     }
 
     /// Function responses may hold images and files.
@@ -209,6 +213,5 @@ mod tests {
         assert!(!old.wants_signatures() && !old.call_ids() && !old.media_in_results() && old.sampling());
         assert!(!family("gemini-4-carbon").sampling());
         assert!(!family("gemma-4-31b-it").capabilities().documents);
-        assert!(new.capabilities().native_structured_output && !old.capabilities().native_structured_output);
     }
 }

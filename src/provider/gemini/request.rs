@@ -199,10 +199,12 @@ impl<'a> Body<'a> {
             }
             config.insert("thinkingConfig".into(), fields.into());
         }
-        let host_says = |name: &str| head.extra.get("generationConfig").is_some_and(|own| own.get(name).is_some());
+        // The older field beside it would be refused.
+        let host_has_own =
+            head.extra.get("generationConfig").is_some_and(|config| config.get("responseSchema").is_some());
         if let Some(output) = &head.output
-            && family.capabilities().native_structured_output
-            && !host_says("responseSchema")
+            && family.structured_output()
+            && !host_has_own
         {
             let schema = lowered(&output.schema).unwrap_or_else(|| json!({"type": "object"}));
             config.insert("responseMimeType".into(), "application/json".into());

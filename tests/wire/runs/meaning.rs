@@ -67,8 +67,8 @@ pub fn read(protocol: Protocol, body: &Value) -> Request {
     match protocol {
         Protocol::Anthropic => read_anthropic::read(body),
         Protocol::Chat => read_chat::read(body),
-        Protocol::Gemini => read_gemini::read(body),
         Protocol::Responses => read_responses::read(body),
+        Protocol::Gemini => read_gemini::read(body),
         Protocol::Left => Request::default(),
     }
 }

@@ -25,8 +25,8 @@ pub fn breaks(sent: &[Value]) -> Vec<String> {
 
 /// As text, so that the order of keys counts too.
 fn messages(request: &Value) -> Vec<String> {
-    let lists = ["messages", "input", "contents"].iter().find_map(|field| request[*field].as_array());
-    let messages = lists.map(Vec::as_slice).unwrap_or_default();
+    let messages = ["messages", "input", "contents"].into_iter().find_map(|field| request[field].as_array());
+    let messages = messages.map(Vec::as_slice).unwrap_or_default();
     messages.iter().map(|message| unmarked(message).to_string()).collect()
 }
 
