@@ -175,6 +175,7 @@ async fn prepare(job: ModelJob, visions: &mut Vec<Description>) -> Result<Ready,
     {
         history = seen_for(&cx, fallback, history, visions).await?;
     }
+    history = cx.agent.unreasoned.lock().unwrap_or_else(PoisonError::into_inner).view(history);
     // A view that hooks changed is nothing that later requests begin with.
     let body_cache = if transformed { Arc::default() } else { body_cache };
     let request = ModelRequest { head, history, body_cache };
@@ -248,6 +249,7 @@ async fn converse(cx: &RunCx, turn_id: Uuid, ready: Ready) -> ModelOut {
     let mut fallbacks = cx.agent.options.fallbacks.iter();
     // Attempts with the model at hand; `attempt` counts all of them.
     let mut tries = 1;
+    let mut dropped = false;
     let wire = (cx.firing.has::<ProviderRequest>() || cx.firing.has::<ProviderResponse>())
         .then(|| Arc::new(WireLog::default()));
     let mut lost = Lost::default();
@@ -271,6 +273,10 @@ async fn converse(cx: &RunCx, turn_id: Uuid, ready: Ready) -> ModelOut {
         };
         let output = assembler.has_output();
         let mut delay = policy.delay(tries, &error, output);
+        let refused = cx.agent.options.drop_refused_reasoning && !output && !dropped && error.refuses_reasoning();
+        if refused {
+            delay = Some(Duration::ZERO);
+        }
         let fallback = if delay.is_none() && !output && cx.agent.options.fallback_on.contains(&error.kind) {
             fallbacks.next()
         } else {
@@ -297,6 +303,14 @@ async fn converse(cx: &RunCx, turn_id: Uuid, ready: Ready) -> ModelOut {
         }
         cx.emit(|| AgentEvent::Retry { attempt, error }).await;
         tries += 1;
+        if refused {
+            dropped = true;
+            let mut unreasoned = cx.agent.unreasoned.lock().unwrap_or_else(PoisonError::into_inner);
+            unreasoned.drop_all(&request.history);
+            let history = unreasoned.view(request.history.clone());
+            let head = Arc::clone(&request.head);
+            request = Arc::new(ModelRequest { head, history, body_cache: Arc::default() });
+        }
         if let Some(fallback) = fallback {
             provider = Arc::clone(&fallback.provider);
             let head = RequestHead { model: fallback.model.clone(), ..(*request.head).clone() };
