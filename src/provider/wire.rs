@@ -89,7 +89,8 @@ async fn status_error(origin: &Origin, response: &mut RawResponse, decoder: impl
 
 /// The text of bytes that should be UTF-8. What is not becomes U+FFFD.
 pub(crate) fn text(bytes: &[u8]) -> Cow<'_, str> {
-    String::from_utf8_lossy(bytes)
+    // Checking alone is several times as fast as the lossy conversion, which looks at every character.
+    std::str::from_utf8(bytes).map_or_else(|_| String::from_utf8_lossy(bytes), Cow::Borrowed)
 }
 
 /// The error of JSON that does not parse. JSON that merely ends too early was cut.
