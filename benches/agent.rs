@@ -44,7 +44,7 @@ async fn read(agent: Agent) -> Result<usize, RunError> {
     while let Some(event) = events.next().await {
         match event {
             AgentEvent::Text { delta } => bytes += delta.len(),
-            AgentEvent::Done(outcome) => return outcome.map(|_| bytes),
+            AgentEvent::Done(outcome) => return outcome.map(|_| bytes).map_err(|error| *error),
             _ => {}
         }
     }

@@ -233,7 +233,7 @@ async fn converse(cx: &RunCx, turn_id: Uuid, ready: Ready) -> ModelOut {
             }
             cx.emit(|| AgentEvent::Reset).await;
         }
-        cx.emit(|| AgentEvent::Retry { attempt, error }).await;
+        cx.emit(|| AgentEvent::Retry { attempt, error: Box::new(error) }).await;
         if cx.abort.run_until_cancelled(tokio::time::sleep(delay)).await.is_none() {
             break (ModelEnd::Aborted, Assembler::new());
         }
