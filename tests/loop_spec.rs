@@ -947,3 +947,119 @@ async fn a_tool_may_not_run_longer_than_it_says() {
     assert!(told.transcript()[2].starts_with("results: interrupted! This call took longer than 20ms"));
     assert_eq!(told.outcome().stop, StopCause::Stop);
 }
+
+// Row 15: limits.
+
+#[tokio::test]
+async fn row_15_a_batch_that_would_exceed_a_limit_does_not_run_at_all() {
+    use zidane::agent::{Limit, Limits};
+    let three = || (0..3).fold(Reply::empty(), |reply, _| reply.and_call("echo", json!({})));
+    let told = Scenario::new([three(), three(), Reply::text("never")])
+        .build(|builder| builder.tool(echo()).limits(Limits::none().tool_calls(5)))
+        .tell_all()
+        .await;
+    assert_eq!(told.outcome().stop, StopCause::Limit(Limit::ToolCalls));
+    let statuses: Vec<_> = told.outcome().turns[4].tool_results().map(|result| result.status).collect();
+    assert_eq!(statuses, [ToolStatus::NotStarted; 3]);
+    let told = Scenario::new([three(), Reply::text("never")])
+        .build(|builder| builder.tool(forbidden("echo")))
+        .run(|run| run.limits(Limits::none().tokens(12)))
+        .tell_all()
+        .await;
+    assert_eq!(told.outcome().stop, StopCause::Limit(Limit::Tokens));
+    let told = Scenario::new((0..5).map(|_| Reply::call("echo", json!({}))))
+        .build(|builder| builder.tool(echo()).limits(Limits::none().turns(2)))
+        .tell_all()
+        .await;
+    assert_eq!(told.outcome().stop, StopCause::Limit(Limit::Turns));
+    assert_eq!(told.outcome().stats.turns, 2);
+    let told = Scenario::new([Reply::call("echo", json!({}))])
+        .build(|builder| builder.tool(forbidden("echo")).limits(Limits::none().wall_clock(Duration::ZERO)))
+        .tell_all()
+        .await;
+    assert_eq!(told.outcome().stop, StopCause::Limit(Limit::WallClock));
+    assert!(told.model.requests().is_empty());
+}
+
+// Calls that tools make.
+
+#[tokio::test]
+async fn a_tool_may_run_another_through_the_same_gate() {
+    let notes = Notes::default();
+    let log = notes.clone();
+    let told = Scenario::new([Reply::call("outer", json!({})), Reply::text("ok")])
+        .build(|builder| {
+            let outer = tool("outer", |_, cx| {
+                Box::pin(async move {
+                    cx.state().set("outer", json!(1))?;
+                    let inner = cx.run_tool("inner", json!({"n": 1})).await?;
+                    let blocked = cx.run_tool("forbidden", json!({})).await?;
+                    let unknown = cx.run_tool("nope", json!({})).await?;
+                    let text = |output: &ToolOutput| zidane::types::tool_result_to_text(&output.body).into_owned();
+                    assert!(blocked.is_error && unknown.is_error && !inner.is_error);
+                    Ok(format!("{}; {}", text(&inner), text(&blocked)).into())
+                })
+            });
+            let inner = tool("inner", |input, cx| {
+                Box::pin(async move {
+                    assert_eq!(cx.state().get("outer").as_deref(), Some(&json!(1)));
+                    cx.state().set("inner", input["n"].clone())?;
+                    Ok(ToolOutput::from(format!("{} by {}", input["n"], cx.call_id())))
+                })
+            });
+            builder.tool(outer).tool(inner).tool(forbidden("forbidden"))
+        })
+        .hooks(move |agent| {
+            let log = log.clone();
+            agent.hooks().on::<ToolGate>(|cx| {
+                if cx.name() == "forbidden" {
+                    cx.block("not here");
+                }
+            });
+            agent.hooks().on::<ToolAfter>(move |cx| log.add(format!("{} {}", cx.name(), cx.status().as_str())));
+        })
+        .tell()
+        .await;
+    assert_eq!(told.transcript()[2], "results: ok 1 by call_1/1; not here");
+    assert_eq!(notes.all(), ["inner ok", "forbidden blocked", "nope unknown_tool", "outer ok"]);
+    assert_eq!(told.outcome().denials.len(), 1);
+    let state = told.agent.tool_state();
+    assert_eq!(state.get("inner").as_deref(), Some(&json!(1)));
+}
+
+#[tokio::test]
+async fn calls_of_tools_nest_only_so_deep() {
+    let told = Scenario::new([Reply::call("deeper", json!({})), Reply::text("ok")])
+        .build(|builder| {
+            builder.tool(tool("deeper", |_, cx| {
+                Box::pin(async move {
+                    let mut output = cx.run_tool("deeper", json!({})).await?;
+                    output.is_error = false;
+                    Ok(output)
+                })
+            }))
+        })
+        .tell()
+        .await;
+    assert_eq!(told.transcript()[2], "results: ok Calls nest at most 8 deep.");
+}
+
+#[tokio::test]
+async fn a_run_from_inside_a_tool_of_the_same_agent_is_refused() {
+    let slot = std::sync::Arc::new(std::sync::OnceLock::<zidane::Agent>::new());
+    let inside = std::sync::Arc::clone(&slot);
+    let told = Scenario::new([Reply::call("again", json!({})), Reply::text("ok")])
+        .build(move |builder| {
+            let inside = std::sync::Arc::clone(&inside);
+            builder.tool(tool("again", move |_, _| {
+                let agent = inside.get().unwrap().clone();
+                Box::pin(async move { Ok(agent.run("me too").await.unwrap_err().to_string().into()) })
+            }))
+        })
+        .hooks(move |agent| {
+            drop(slot.set(agent.clone()));
+        })
+        .tell()
+        .await;
+    assert_eq!(told.transcript()[2], "results: ok the agent is already running");
+}

@@ -212,6 +212,11 @@ impl Assembler {
                     if block.signature.is_some() || !text.trim().is_empty() {
                         let signature = sign(block.signature);
                         out.push(SessionContentBlock::Text(TextBlock { text, signature, ..TextBlock::default() }));
+                    } else if let Some(SessionContentBlock::Text(TextBlock { text: before, signature: None, .. })) =
+                        out.last_mut()
+                    {
+                        // Citations cut a text into blocks, some of them the space between two words.
+                        before.push_str(&text);
                     }
                 }
                 Kind::Thinking(text) => {

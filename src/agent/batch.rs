@@ -1,15 +1,18 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use tokio::sync::mpsc;
 use uuid::Uuid;
 
+use super::Limit;
 use super::commit_step::{CommitJob, Staged};
 use super::event::AgentEvent;
 use super::gate_step::{GateJob, GateOut, Gated, NOT_STARTED};
+use super::nested::NestedReport;
 use super::outcome::{Denial, RunErrorKind};
 use super::plan::{PlannedCall, plan, segments};
-use super::tool_step::{ToolJob, ToolOut, result_block};
+use super::tool_step::{Reports, ToolJob, ToolOut, result_block};
 use super::turn_loop::{TurnLoop, step_error};
 use crate::hooks::{
     BudgetEntry, ToolAfter, ToolAfterCx, ToolBefore, ToolBeforeCx, ToolBudgetExceeded, ToolBudgetExceededCx,
@@ -25,8 +28,8 @@ use crate::types::{
 
 const CUT: &str = "This call was not executed: the answer that made it was cut by the output limit. It had no effect.";
 
-/// How many progress reports may wait for the loop.
-const PROGRESS_ROOM: usize = 32;
+/// How many reports of running tools may wait for the loop.
+const REPORTS_ROOM: usize = 32;
 
 /// What the calls of a turn came to.
 #[derive(Default)]
@@ -34,6 +37,15 @@ pub(super) struct BatchOut {
     pub(super) summaries: Vec<ToolSummary>,
     /// Every call failed for good.
     pub(super) all_failed: bool,
+    /// The limit that kept the batch from running.
+    pub(super) limit: Option<Limit>,
+}
+
+/// What is told of a settled call beside its result.
+struct Telling<'a> {
+    error: Option<&'a str>,
+    panicked: bool,
+    duration: Duration,
 }
 
 impl TurnLoop {
@@ -56,6 +68,7 @@ impl TurnLoop {
             Some(TurnFinishReason::Length) => Some(CUT),
             _ => Some(NOT_STARTED),
         };
+        let mut limit = None;
         let (results, at) = match refusal {
             Some(text) => {
                 let results = calls
@@ -64,25 +77,42 @@ impl TurnLoop {
                     .collect();
                 (results, turn.created_at)
             }
-            None => self.run_calls(calls).await?,
+            None => self.run_calls(calls, &mut limit).await?,
         };
-        Ok(self.settle(turn_id, results, at).await)
+        Ok(BatchOut { limit, ..self.settle(turn_id, results, at).await })
     }
 
     /// Runs the calls, segment by segment. Results in call order.
     async fn run_calls(
         &mut self,
         calls: Vec<PlannedCall>,
+        limited: &mut Option<Limit>,
     ) -> Result<(Vec<Arc<ToolResultBlock>>, Timestamp), RunErrorKind> {
         let cx = Arc::clone(&self.cx);
         let mut results = Vec::with_capacity(calls.len());
         let mut recorded = None;
-        let (sender, mut progress) = mpsc::channel(PROGRESS_ROOM);
+        let mut batch_size = Some(calls.iter().filter(|call| call.ready.is_ok()).count() as u64);
+        let (progress_sender, mut progress) = mpsc::channel(REPORTS_ROOM);
+        let (nested_sender, mut nested) = mpsc::channel(REPORTS_ROOM);
+        let reports = Reports { progress: progress_sender, nested: nested_sender };
         for (number, calls) in segments(calls, cx.agent.options.tool_execution).into_iter().enumerate() {
             let calls = Arc::new(calls);
-            let gate = GateJob { cx: Arc::clone(&cx), number: self.number, segment: number, calls: Arc::clone(&calls) };
-            let GateOut { calls: gated, aborted } = self.step(gate).await?.out;
+            let batch = batch_size.take().filter(|_| limited.is_none());
+            let gate = GateJob {
+                cx: Arc::clone(&cx),
+                number: self.number,
+                segment: number,
+                calls: Arc::clone(&calls),
+                batch,
+                limited: *limited,
+            };
+            let done = self.step(gate).await?;
+            let GateOut { calls: gated, aborted, limit } = done.out;
             self.aborted |= aborted;
+            *limited = limit;
+            if done.replayed && limit.is_none() {
+                cx.meter.count_calls(batch.unwrap_or(0));
+            }
             self.announce(&calls, &gated).await;
             let jobs = calls
                 .iter()
@@ -94,7 +124,7 @@ impl TurnLoop {
                     entry: call.ready.as_ref().ok().map(|ready| Arc::clone(&ready.entry)),
                     gated,
                     state: cx.agent.tool_state.view(),
-                    progress: sender.clone(),
+                    reports: reports.clone(),
                 })
                 .collect();
             let mut outs: Vec<Option<(Arc<ToolResultBlock>, Vec<_>)>> = calls.iter().map(|_| None).collect();
@@ -102,11 +132,15 @@ impl TurnLoop {
             loop {
                 tokio::select! {
                     biased;
+                    Some(report) = nested.recv() => self.nested(report).await,
                     Some(update) = progress.recv() => self.progress(&calls, update).await,
                     settled = batch.next() => {
                         let Some((index, done)) = settled else { break };
                         let done = done.map_err(step_error)?;
                         cx.firing.base.replaying.store(done.replayed, Ordering::Relaxed);
+                        while let Ok(report) = nested.try_recv() {
+                            self.nested(report).await;
+                        }
                         while let Ok(update) = progress.try_recv() {
                             self.progress(&calls, update).await;
                         }
@@ -158,32 +192,53 @@ impl TurnLoop {
         cx.emit(|| AgentEvent::ToolUpdate { call_id: (*update.call_id).to_owned(), update: update.update }).await;
     }
 
+    /// Tells of a call that a tool made.
+    async fn nested(&mut self, report: NestedReport) {
+        let cx = Arc::clone(&self.cx);
+        match report {
+            NestedReport::Before { info, input } => {
+                if cx.firing.has::<ToolBefore>() {
+                    cx.firing.observe::<ToolBefore>(&mut ToolBeforeCx::new(&cx.firing.base, &info, &input)).await;
+                }
+            }
+            NestedReport::After { info, out } => {
+                let told = Telling { error: out.error.as_deref(), panicked: out.panicked, duration: out.duration };
+                self.tell(&info, &out.result, &told).await;
+            }
+        }
+    }
+
     /// A result is final: it is kept first, then told.
     async fn settled(
         &mut self,
         info: &ToolCallInfo,
         out: ToolOut,
     ) -> (Arc<ToolResultBlock>, Vec<crate::tool_state::ToolStateOp>) {
-        let cx = Arc::clone(&self.cx);
-        let result = Arc::new(out.result);
-        cx.agent.session.push_result(Arc::clone(&result));
-        self.aborted |= out.aborted;
+        let ToolOut { result, ops, error, panicked, aborted, duration } = out;
+        let result = Arc::new(result);
+        self.cx.agent.session.push_result(Arc::clone(&result));
+        self.aborted |= aborted;
+        self.tell(info, &result, &Telling { error: error.as_deref(), panicked, duration }).await;
+        self.cx.emit(|| AgentEvent::ToolEnd { result: Arc::clone(&result) }).await;
+        (result, ops)
+    }
+
+    async fn tell(&mut self, info: &ToolCallInfo, result: &ToolResultBlock, told: &Telling<'_>) {
         if result.status == ToolStatus::Blocked {
             let reason = crate::types::tool_result_to_text(&result.output).into_owned();
             self.denials.push(Denial { call_id: result.call_id.clone(), name: result.name.clone(), reason });
         }
-        if let Some(error) = &out.error
-            && cx.firing.has::<ToolError>()
+        let firing = &self.cx.firing;
+        if let Some(error) = told.error
+            && firing.has::<ToolError>()
         {
-            let mut hook_cx = ToolErrorCx::new(&cx.firing.base, info, result.status, error, out.panicked);
-            cx.firing.observe::<ToolError>(&mut hook_cx).await;
+            let mut hook_cx = ToolErrorCx::new(&firing.base, info, result.status, error, told.panicked);
+            firing.observe::<ToolError>(&mut hook_cx).await;
         }
-        if cx.firing.has::<ToolAfter>() {
-            let mut hook_cx = ToolAfterCx::new(&cx.firing.base, info, &result, out.duration);
-            cx.firing.observe::<ToolAfter>(&mut hook_cx).await;
+        if firing.has::<ToolAfter>() {
+            let mut hook_cx = ToolAfterCx::new(&firing.base, info, result, told.duration);
+            firing.observe::<ToolAfter>(&mut hook_cx).await;
         }
-        cx.emit(|| AgentEvent::ToolEnd { result: Arc::clone(&result) }).await;
-        (result, out.ops)
     }
 
     async fn commit(&self, segment: usize, staged: Vec<Staged>) -> Result<(), RunErrorKind> {
@@ -244,7 +299,7 @@ impl TurnLoop {
             let id = Uuid::new_v5(&turn_id, b"budget");
             self.push(self.turn(id, Role::User, TurnOrigin::Budget, vec![SessionContentBlock::text(text)], at));
         }
-        BatchOut { summaries, all_failed }
+        BatchOut { summaries, all_failed, limit: None }
     }
 
     /// The nudge, when the results are larger than the budget.

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::Agent;
 use super::inner::AgentInner;
 use super::options::{AgentOptions, LoadFailure, SteerMode, ToolExecution};
+use super::{Agent, Limits};
 use crate::clock::{Clock, SystemClock};
 use crate::control::AgentHandle;
 use crate::durable::DurableRuntime;
@@ -52,8 +52,7 @@ pub struct AgentBuilder {
 
 impl AgentBuilder {
     pub(super) fn new() -> Self {
-        let mut head = RequestHead::default();
-        head.cache = true;
+        let head = RequestHead { cache: true, ..RequestHead::default() };
         Self {
             provider: None,
             head,
@@ -153,6 +152,12 @@ impl AgentBuilder {
     /// Model turns a run may make; `None` for no cap. Default 50.
     pub fn max_turns(mut self, turns: impl Into<Option<u32>>) -> Self {
         self.options.max_turns = turns.into();
+        self
+    }
+
+    /// What a run, with everything it spawns, may use. Default: nothing is limited. A run's own limits win.
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.options.limits = limits;
         self
     }
 

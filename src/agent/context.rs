@@ -4,6 +4,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::event::AgentEvent;
 use super::inner::AgentInner;
+use super::limits::Meter;
 use super::sink::Sink;
 use crate::clock::Clock;
 use crate::hooks::{Firing, RunInfo};
@@ -19,6 +20,7 @@ pub(super) struct RunCx {
     pub(super) sink: Option<Sink>,
     pub(super) away: Arc<ReaderAway>,
     pub(super) abort: CancellationToken,
+    pub(super) meter: Meter,
 }
 
 impl RunCx {

@@ -3,6 +3,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::Limit;
 use super::context::RunCx;
 use super::options::SteerMode;
 use super::plan::{PlannedCall, ReadyCall, Refusal};
@@ -18,6 +19,10 @@ pub(super) struct GateJob {
     pub(super) number: u32,
     pub(super) segment: usize,
     pub(super) calls: Arc<Vec<PlannedCall>>,
+    /// With the first segment: how many calls of the whole turn would run.
+    pub(super) batch: Option<u64>,
+    /// The limit that an earlier segment ran into.
+    pub(super) limited: Option<Limit>,
 }
 
 /// What became of a call at the gate.
@@ -36,6 +41,8 @@ pub(super) enum Gated {
 pub(super) struct GateOut {
     pub(super) calls: Vec<Gated>,
     pub(super) aborted: bool,
+    /// The limit that forbids the whole batch.
+    pub(super) limit: Option<Limit>,
 }
 
 impl Job for GateJob {
@@ -50,10 +57,13 @@ impl Job for GateJob {
         let skip = self.segment > 0
             && self.cx.agent.options.steer_mode == SteerMode::SkipUnstarted
             && self.cx.agent.handle.has_queued(QueueKind::Steering);
+        let limit = self.limited.or_else(|| self.batch.and_then(|calls| self.cx.meter.forbids_calls(calls)));
         let mut calls = Vec::with_capacity(self.calls.len());
         for call in self.calls.iter() {
             calls.push(if self.cx.abort.is_cancelled() {
                 refused(Refusal { status: ToolStatus::NotStarted, text: NOT_STARTED.to_owned() }, None)
+            } else if let Some(limit) = limit {
+                refused(over_limit(limit), None)
             } else if skip {
                 refused(Refusal { status: ToolStatus::Skipped, text: SKIPPED.to_owned() }, None)
             } else {
@@ -63,18 +73,24 @@ impl Job for GateJob {
                 }
             });
         }
-        Ok(GateOut { calls, aborted: self.cx.abort.is_cancelled() })
+        Ok(GateOut { calls, aborted: self.cx.abort.is_cancelled(), limit })
     }
 }
 
 pub(super) const NOT_STARTED: &str = "This call was not started: the run was stopped. It had no effect.";
 const SKIPPED: &str = "This call was skipped: a new message from the user came first. It had no effect.";
 
+pub(super) fn over_limit(limit: Limit) -> Refusal {
+    let text =
+        format!("This call was not started: the run has reached its limit of {}. It had no effect.", limit.as_str());
+    Refusal { status: ToolStatus::NotStarted, text }
+}
+
 fn refused(refusal: Refusal, input: Option<Value>) -> Gated {
     Gated::Refused { status: refusal.status, text: refusal.text, input }
 }
 
-async fn gate(cx: &RunCx, info: &ToolCallInfo, ready: &ReadyCall) -> Gated {
+pub(super) async fn gate(cx: &RunCx, info: &ToolCallInfo, ready: &ReadyCall) -> Gated {
     let mut input = ready.input.clone();
     if !cx.firing.has::<ToolGate>() {
         return Gated::Run(input);

@@ -13,7 +13,9 @@ mod event;
 mod gate_step;
 mod inner;
 mod input_step;
+mod limits;
 mod model_step;
+mod nested;
 mod options;
 mod outcome;
 mod plan;
@@ -28,6 +30,7 @@ use std::sync::Arc;
 
 pub use builder::{AgentBuilder, BuildError};
 pub use event::AgentEvent;
+pub use limits::{Limit, Limits};
 pub use options::{LoadFailure, SteerMode, ToolExecution};
 pub use outcome::{Denial, RunError, RunErrorKind, RunOutcome, StopCause};
 pub use run::Run;

@@ -5,6 +5,7 @@ use futures::StreamExt as _;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+use super::Limit;
 use super::assemble::{Assembler, Changed};
 use super::context::RunCx;
 use super::event::AgentEvent;
@@ -74,6 +75,8 @@ pub(super) enum ModelEnd {
     Transcript(TranscriptError),
     /// The conversation ends with the model's turn; nothing was sent.
     NothingToSend,
+    /// A limit forbids the turn; nothing was sent.
+    Limit(Limit),
 }
 
 impl Job for ModelJob {
@@ -124,6 +127,9 @@ async fn ask(job: ModelJob) -> ModelOut {
 /// Runs the shape hooks and checks what they leave.
 async fn prepare(job: ModelJob) -> Result<Ready, ModelEnd> {
     let ModelJob { cx, number, mut head, mut history, body_cache, .. } = job;
+    if let Some(limit) = cx.meter.forbids_turn() {
+        return Err(ModelEnd::Limit(limit));
+    }
     let mut provider = None;
     let declared = Arc::clone(&head.tools);
     if cx.firing.has::<TurnBefore>() {
@@ -158,12 +164,9 @@ async fn prepare(job: ModelJob) -> Result<Ready, ModelEnd> {
     if !answerable {
         return Err(ModelEnd::NothingToSend);
     }
-    let mut request = ModelRequest::default();
-    request.head = head;
-    request.history = history;
-    if !transformed {
-        request.body_cache = body_cache;
-    }
+    // A view that hooks changed is nothing that later requests begin with.
+    let body_cache = if transformed { Arc::default() } else { body_cache };
+    let request = ModelRequest { head, history, body_cache };
     Ok(Ready { provider, request: Arc::new(request), visible_tools })
 }
 
@@ -205,10 +208,11 @@ async fn converse(cx: &RunCx, turn_id: Uuid, ready: Ready) -> ModelOut {
             cx.firing.observe::<AttemptStart>(&mut hook_cx).await;
         }
         let mut assembler = Assembler::new();
-        let mut request_cx = RequestContext::default();
-        request_cx.attempt = attempt;
-        request_cx.reader_away = cx.sink.is_some().then(|| Arc::clone(&cx.away));
-        request_cx.observer = wire.clone().map(|wire| wire as Arc<dyn WireObserver>);
+        let request_cx = RequestContext {
+            attempt,
+            reader_away: cx.sink.is_some().then(|| Arc::clone(&cx.away)),
+            observer: wire.clone().map(|wire| wire as Arc<dyn WireObserver>),
+        };
         let answer = stream(cx, &*provider, &request, &request_cx, wire.as_deref(), &mut assembler);
         let error = match cx.abort.run_until_cancelled(answer).await {
             None => break (ModelEnd::Aborted, assembler),

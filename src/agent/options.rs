@@ -1,5 +1,6 @@
 use std::time::Duration;
 
+use super::Limits;
 use crate::provider::RetryPolicy;
 
 /// When steering messages are delivered.
@@ -53,6 +54,7 @@ pub(super) struct AgentOptions {
     pub(super) retry: RetryPolicy,
     pub(super) load_failure: LoadFailure,
     pub(super) queue_limit: usize,
+    pub(super) limits: Limits,
 }
 
 impl Default for AgentOptions {
@@ -71,6 +73,7 @@ impl Default for AgentOptions {
             retry: RetryPolicy::default(),
             load_failure: LoadFailure::default(),
             queue_limit: 1024,
+            limits: Limits::none(),
         }
     }
 }

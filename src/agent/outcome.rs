@@ -1,5 +1,6 @@
 use std::sync::Arc;
 
+use super::Limit;
 use crate::control::QueuedMessage;
 use crate::durable::DurableError;
 use crate::provider::{HistoryTurn, ProviderError};
@@ -23,6 +24,8 @@ pub enum StopCause {
     Drained,
     /// The turn limit was reached.
     MaxTurns,
+    /// A limit was reached.
+    Limit(Limit),
     /// The provider paused more often than the cap allows.
     PauseLimit,
     /// Too many batches of calls in a row brought nothing but failures.
@@ -41,6 +44,7 @@ impl StopCause {
             Self::Aborted => "aborted",
             Self::Drained => "drained",
             Self::MaxTurns => "max_turns",
+            Self::Limit(_) => "limit",
             Self::PauseLimit => "pause_limit",
             Self::ToolFailures => "tool_failures",
         }

@@ -53,7 +53,7 @@ pub(super) fn plan(turn: &Arc<HistoryTurn>, tools: &ToolSet, visible: Option<&[S
         .collect()
 }
 
-fn unknown(name: &str, tools: &ToolSet, visible: Option<&[String]>) -> Refusal {
+pub(super) fn unknown(name: &str, tools: &ToolSet, visible: Option<&[String]>) -> Refusal {
     let names: Vec<&str> = tools
         .definitions()
         .iter()

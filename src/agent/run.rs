@@ -7,6 +7,7 @@ use futures::future::BoxFuture;
 
 use super::context::RunCx;
 use super::inner::AgentInner;
+use super::limits::{Limits, Meter};
 use super::outcome::{RunError, RunErrorKind, RunOutcome, StopCause};
 use super::sink::{AgentStream, Sink};
 use super::turn_loop::{TurnLoop, seam};
@@ -39,13 +40,14 @@ struct Plan {
     agent: Arc<AgentInner>,
     prompt: Prompt,
     max_turns: Option<Option<u32>>,
+    limits: Option<Limits>,
     clock: Option<Arc<dyn Clock>>,
     run_id: Option<String>,
 }
 
 impl Run {
     pub(super) fn new(agent: Arc<AgentInner>, prompt: Prompt) -> Self {
-        let plan = Plan { agent, prompt, max_turns: None, clock: None, run_id: None };
+        let plan = Plan { agent, prompt, max_turns: None, limits: None, clock: None, run_id: None };
         Self { state: State::Waiting(Some(Box::new(plan))) }
     }
 
@@ -60,6 +62,11 @@ impl Run {
     pub fn max_turns(self, turns: impl Into<Option<u32>>) -> Self {
         let turns = turns.into();
         self.plan(|plan| plan.max_turns = Some(turns))
+    }
+
+    /// What this run may use. Default: the agent's limits.
+    pub fn limits(self, limits: Limits) -> Self {
+        self.plan(|plan| plan.limits = Some(limits))
     }
 
     /// Where this run's times and ids come from. Default: the agent's clock.
@@ -135,7 +142,7 @@ fn failed(kind: RunErrorKind) -> RunError {
 }
 
 async fn drive(plan: Plan, sink: Option<Sink>, away: Arc<ReaderAway>) -> Result<RunOutcome, RunError> {
-    let Plan { agent, prompt, max_turns, clock, run_id } = plan;
+    let Plan { agent, prompt, max_turns, limits, clock, run_id } = plan;
     if tokio::runtime::Handle::try_current().is_err() {
         return Err(failed(RunErrorKind::NoRuntime));
     }
@@ -163,9 +170,10 @@ async fn drive(plan: Plan, sink: Option<Sink>, away: Arc<ReaderAway>) -> Result<
         abort: abort.clone(),
         grace: agent.options.cancel_grace,
     };
+    let meter = Meter::new(limits.unwrap_or_else(|| agent.options.limits.clone()));
     let first = agent.session.len();
     let max_turns = max_turns.unwrap_or(agent.options.max_turns);
-    let cx = Arc::new(RunCx { agent: Arc::clone(&agent), firing, clock, info, sink, away, abort });
+    let cx = Arc::new(RunCx { agent: Arc::clone(&agent), firing, clock, info, sink, away, abort, meter });
     let mut run = TurnLoop::new(Arc::clone(&cx), seam(durable.clone()), max_turns);
     let mut result = run.run(prompt).await;
     if let (Some(durable), Ok(_)) = (&durable, &result)

@@ -11,6 +11,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::context::RunCx;
 use super::gate_step::{Gated, NOT_STARTED};
+use super::nested::{Nested, NestedReport};
 use super::seam::Job;
 use crate::durable::{StepCx, StepError, StepKind};
 use crate::hooks::{ToolCallInfo, ToolTransform, ToolTransformCx, panic_text};
@@ -26,7 +27,14 @@ pub(super) struct ToolJob {
     pub(super) entry: Option<Arc<CompiledTool>>,
     pub(super) gated: Gated,
     pub(super) state: ToolStateView,
+    pub(super) reports: Reports,
+}
+
+/// Where bodies report to while they run.
+#[derive(Clone)]
+pub(super) struct Reports {
     pub(super) progress: mpsc::Sender<ToolProgress>,
+    pub(super) nested: mpsc::Sender<NestedReport>,
 }
 
 /// A settled call.
@@ -52,9 +60,13 @@ impl Job for ToolJob {
 
     async fn run(self, _: StepCx) -> Result<ToolOut, StepError> {
         let started = Instant::now();
-        let Self { cx, info, entry, gated, state, progress, .. } = self;
+        let Self { cx, info, entry, gated, state, reports, .. } = self;
         let mut out = match (gated, entry) {
-            (Gated::Run(input), Some(entry)) => Body { cx: &cx, info: &info, entry, state, progress }.run(input).await,
+            (Gated::Run(input), Some(entry)) => {
+                let token = cx.abort.child_token();
+                let (cx, info) = (Arc::clone(&cx), Arc::clone(&info));
+                Body { cx, info, entry, state, reports, token, depth: 0 }.run(input).await
+            }
             (Gated::Run(input), None) => {
                 settled(&info, Some(input), ToolStatus::UnknownTool, "There is no such tool any more.".to_owned())
             }
@@ -81,7 +93,7 @@ impl Job for ToolJob {
     }
 }
 
-fn settled(info: &ToolCallInfo, input: Option<Value>, status: ToolStatus, text: String) -> ToolOut {
+pub(super) fn settled(info: &ToolCallInfo, input: Option<Value>, status: ToolStatus, text: String) -> ToolOut {
     ToolOut {
         result: result_block(info, input, status, text.into()),
         ops: Vec::new(),
@@ -111,7 +123,7 @@ pub(super) fn result_block(
     }
 }
 
-async fn transform(cx: &RunCx, info: &ToolCallInfo, out: &mut ToolOut) {
+pub(super) async fn transform(cx: &RunCx, info: &ToolCallInfo, out: &mut ToolOut) {
     let fired = {
         let mut hook_cx = ToolTransformCx::new(&cx.firing.base, info, &mut out.result);
         cx.firing.fire::<ToolTransform>(&mut hook_cx).await
@@ -124,12 +136,17 @@ async fn transform(cx: &RunCx, info: &ToolCallInfo, out: &mut ToolOut) {
     }
 }
 
-struct Body<'a> {
-    cx: &'a RunCx,
-    info: &'a ToolCallInfo,
-    entry: Arc<CompiledTool>,
-    state: ToolStateView,
-    progress: mpsc::Sender<ToolProgress>,
+/// A body about to run.
+pub(super) struct Body {
+    pub(super) cx: Arc<RunCx>,
+    pub(super) info: Arc<ToolCallInfo>,
+    pub(super) entry: Arc<CompiledTool>,
+    pub(super) state: ToolStateView,
+    pub(super) reports: Reports,
+    /// The call's own token.
+    pub(super) token: CancellationToken,
+    /// How many calls it is nested in.
+    pub(super) depth: u32,
 }
 
 /// How a body's task ended.
@@ -140,13 +157,14 @@ enum Ended {
     TimedOut(Duration),
 }
 
-impl Body<'_> {
-    async fn run(self, input: Value) -> ToolOut {
-        let Body { cx, info, entry, state, progress } = self;
+impl Body {
+    pub(super) async fn run(self, input: Value) -> ToolOut {
+        let Self { cx, info, entry, state, reports, token: cancel, depth } = self;
+        let info = &*info;
         if cx.abort.is_cancelled() {
             return settled(info, Some(input), ToolStatus::NotStarted, NOT_STARTED.to_owned());
         }
-        let cancel = cx.abort.child_token();
+        let nested = Nested::new(Arc::clone(&cx), reports.clone(), depth);
         let tool_cx = ToolContext::new(ToolContextParts {
             call_id: Arc::clone(info.call_id()),
             turn_id: Arc::clone(info.turn_id()),
@@ -157,9 +175,10 @@ impl Body<'_> {
             idempotency_key: None,
             cancel: cancel.clone(),
             state,
-            progress: Some(progress),
+            progress: Some(reports.progress),
             extensions: Arc::clone(&cx.agent.extensions),
             agent: cx.agent.handle.clone(),
+            nested: Some(Arc::new(nested)),
         });
         let spec = entry.spec();
         let (timeout, grace) = (spec.timeout, spec.cancel_grace.unwrap_or(cx.agent.options.cancel_grace));

@@ -261,10 +261,10 @@ impl TurnLoop {
     /// Reads what came from outside. Without a record to keep, nothing is done when nothing waits.
     async fn boundary(&mut self, ending: bool) -> Result<Boundary, RunErrorKind> {
         let handle = &self.cx.agent.handle;
-        let quiet = !handle.has_queued(QueueKind::Steering)
-            && !(ending && handle.has_queued(QueueKind::FollowUp))
-            && !handle.draining();
-        if !self.seam.is_durable() && quiet {
+        let news = handle.has_queued(QueueKind::Steering)
+            || handle.draining()
+            || (ending && handle.has_queued(QueueKind::FollowUp));
+        if !self.seam.is_durable() && !news {
             return Ok(Boundary::default());
         }
         let job = BoundaryJob { cx: Arc::clone(&self.cx), number: self.number, ending };
@@ -341,6 +341,7 @@ impl TurnLoop {
             ModelEnd::Hook { hook, message } => return Err(RunErrorKind::Hook { hook, message }),
             ModelEnd::Transcript(error) => return Err(RunErrorKind::Transcript(error)),
             ModelEnd::NothingToSend => return Err(RunErrorKind::NothingToDo),
+            ModelEnd::Limit(limit) => return Ok(Next::Stop(StopCause::Limit(limit))),
         };
         let cut = self.aborted || failure.is_some();
         let finish = if cut { None } else { out.finish };
@@ -387,6 +388,7 @@ impl TurnLoop {
             attempts: out.attempts,
             ..TurnUsage::default()
         };
+        self.cx.meter.count_turn(&usage);
         self.stats.push_turn(usage.clone());
         let firing = &self.cx.firing;
         if firing.has::<TurnUsageHook>() {
@@ -430,6 +432,9 @@ impl TurnLoop {
         at: Timestamp,
     ) -> Next {
         let Some(turn) = turn.filter(|_| !self.aborted) else { return Next::Stop(StopCause::Aborted) };
+        if let Some(limit) = batch.limit {
+            return Next::Stop(StopCause::Limit(limit));
+        }
         let called = !batch.summaries.is_empty();
         if finish != Some(TurnFinishReason::Pause) {
             self.pauses = 0;

@@ -14,7 +14,9 @@ use futures::future::BoxFuture;
 use uuid::Uuid;
 
 pub use error::DurableError;
-pub use step::{Planned, STEP_FORMAT, StepBody, StepCx, StepError, StepFailure, StepKey, StepKind, StepRecord, Work};
+pub use step::{
+    Planned, STEP_FORMAT, Settled, StepBody, StepCx, StepError, StepFailure, StepKey, StepKind, StepRecord, Work,
+};
 
 /// An engine that records runs.
 pub trait DurableRuntime: Send + Sync {

@@ -78,6 +78,9 @@ pub struct StepFailure {
 /// A step's body. `'static`: it owns what it needs, and its effect on the run is what it returns.
 pub type StepBody = Box<dyn FnOnce(StepCx) -> BoxFuture<'static, Result<Value, StepError>> + Send>;
 
+/// Told of a record.
+pub type Settled = Box<dyn FnOnce(&StepRecord) + Send>;
+
 /// How a step is done.
 #[non_exhaustive]
 pub enum Work {
@@ -101,7 +104,7 @@ pub struct Planned {
     /// How it is done.
     pub work: Work,
     /// Called once with the record, as soon as it stands.
-    pub settled: Option<Box<dyn FnOnce(&StepRecord) + Send>>,
+    pub settled: Option<Settled>,
 }
 
 impl Planned {

@@ -55,14 +55,14 @@ impl Hooks {
     /// Reach the agent through `cx.agent()`: a closure that owns a clone of the `Agent` whose hooks it sits in is
     /// never freed.
     pub fn on<H: Hook>(&self, f: impl SyncHandler<H>) -> HookId {
-        self.options::<H>().on::<H>(f)
+        Registration { hooks: self, scope: None, timeout: None }.on::<H>(f)
     }
 
     /// Registers an async handler: `|cx| Box::pin(async move { .. })`.
     ///
     /// It is dropped when the run is aborted and it does not finish within the run's cancel grace.
     pub fn on_async<H: Hook>(&self, f: impl AsyncHandler<H>) -> HookId {
-        self.options::<H>().on_async::<H>(f)
+        Registration { hooks: self, scope: None, timeout: None }.on_async::<H>(f)
     }
 
     /// Options for the next registration: where it applies.
@@ -87,10 +87,6 @@ impl Hooks {
             self.replace(list, id.slot, kept);
         }
         removed
-    }
-
-    fn options<H: Hook>(&self) -> Registration<'_> {
-        Registration { hooks: self, scope: None, timeout: None }
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Arc<[Entry]>>> {

@@ -1,6 +1,9 @@
 use std::sync::Arc;
 
+use serde_json::Value;
+
 use crate::provider::HistoryTurn;
+use crate::tool::ToolContext;
 
 /// The call that a `tool:*` event is about.
 #[derive(Clone, Debug)]
@@ -9,8 +12,14 @@ pub struct ToolCallInfo {
     call_id: Arc<str>,
     name: Arc<str>,
     display_name: Arc<str>,
-    turn: Arc<HistoryTurn>,
-    block: usize,
+    raw: Raw,
+}
+
+/// Where the argument text is.
+#[derive(Clone, Debug)]
+enum Raw {
+    Turn(Arc<HistoryTurn>, usize),
+    Text(Arc<str>),
 }
 
 impl ToolCallInfo {
@@ -20,10 +29,21 @@ impl ToolCallInfo {
         let (call_id, name) = call.map_or(("", ""), |call| (call.id.as_str(), call.name.as_str()));
         let name: Arc<str> = name.into();
         let display_name = if display_name == &*name { Arc::clone(&name) } else { display_name.into() };
-        Self { turn_id, call_id: call_id.into(), name, display_name, turn: Arc::clone(turn), block }
+        Self { turn_id, call_id: call_id.into(), name, display_name, raw: Raw::Turn(Arc::clone(turn), block) }
     }
 
-    /// The call's id, as the provider gave it.
+    /// The `number`th call that a tool makes as a part of its own.
+    pub(crate) fn nested(outer: &ToolContext, number: u64, name: &str, display_name: &str, input: &Value) -> Self {
+        Self {
+            turn_id: outer.turn_id().into(),
+            call_id: format!("{}/{number}", outer.call_id()).into(),
+            name: name.into(),
+            display_name: display_name.into(),
+            raw: Raw::Text(input.to_string().into()),
+        }
+    }
+
+    /// The call's id, as the provider gave it; of a call that a tool makes, the outer call's id and a number.
     #[must_use]
     pub const fn call_id(&self) -> &Arc<str> {
         &self.call_id
@@ -50,7 +70,12 @@ impl ToolCallInfo {
     /// The model's argument text, unchanged.
     #[must_use]
     pub fn raw_arguments(&self) -> &str {
-        let call = self.turn.content.get(self.block).and_then(|block| block.as_tool_call());
-        call.map_or("", |call| &call.arguments)
+        match &self.raw {
+            Raw::Text(text) => text,
+            Raw::Turn(turn, block) => {
+                let call = turn.content.get(*block).and_then(|block| block.as_tool_call());
+                call.map_or("", |call| &call.arguments)
+            }
+        }
     }
 }

@@ -169,7 +169,8 @@ pub(crate) struct Http {
 impl Http {
     /// The secrets are the key and the values of the options' headers.
     pub(crate) fn new(provider: &str, options: HttpOptions, key: Option<&Secret>) -> Self {
-        let secrets = key.cloned().into_iter().chain(options.headers.iter().map(|(_, value)| value.clone()));
+        let secret = |(name, value): &(String, Secret)| (!is_plain(&name.to_ascii_lowercase())).then(|| value.clone());
+        let secrets = key.cloned().into_iter().chain(options.headers.iter().filter_map(secret));
         Self { origin: Origin::new(provider, secrets), options }
     }
 
@@ -193,7 +194,7 @@ impl Http {
             };
             let key = HeaderName::from_bytes(name.as_bytes()).map_err(|_| invalid())?;
             let mut value = HeaderValue::from_str(value.expose()).map_err(|_| invalid())?;
-            value.set_sensitive(!is_plain(&key));
+            value.set_sensitive(!is_plain(key.as_str()));
             map.insert(key, value);
         }
         Ok(map)
@@ -210,7 +211,8 @@ impl Http {
         let client = match &self.options.client {
             Some(client) => client.clone(),
             None => shared_client(url.scheme() == "http")
-                .map_err(|error| self.origin.error(ProviderErrorKind::Transport, describe(error)))?,
+                .await
+                .map_err(|error| self.origin.error(ProviderErrorKind::Transport, error))?,
         };
         if let Some(observer) = &cx.observer {
             let shown = shown_headers(headers);
@@ -248,13 +250,22 @@ impl Http {
 
 /// The client of the process. A second one without certificate roots serves plain addresses: reading the system's
 /// roots costs milliseconds that a local server need not pay.
-fn shared_client(plain: bool) -> Result<reqwest::Client, reqwest::Error> {
+async fn shared_client(plain: bool) -> Result<reqwest::Client, String> {
     static TLS: OnceLock<reqwest::Client> = OnceLock::new();
     static PLAIN: OnceLock<reqwest::Client> = OnceLock::new();
     let slot = if plain { &PLAIN } else { &TLS };
     if let Some(client) = slot.get() {
         return Ok(client.clone());
     }
+    // Reads files; and panics when TLS has no crypto provider, which must not take the caller down.
+    match tokio::task::spawn_blocking(move || build_client(plain)).await {
+        Ok(Ok(client)) => Ok(slot.get_or_init(|| client).clone()),
+        Ok(Err(error)) => Err(describe(error)),
+        Err(_) => Err("the HTTP client cannot be built: is a TLS crypto provider installed?".to_owned()),
+    }
+}
+
+fn build_client(plain: bool) -> Result<reqwest::Client, reqwest::Error> {
     let builder = reqwest::Client::builder()
         .user_agent(concat!("zidane/", env!("CARGO_PKG_VERSION")))
         .connect_timeout(CONNECT_TIMEOUT)
@@ -262,8 +273,9 @@ fn shared_client(plain: bool) -> Result<reqwest::Client, reqwest::Error> {
         .redirect(redirects());
     #[cfg(any(feature = "rustls", feature = "rustls-no-provider", feature = "native-tls"))]
     let builder = if plain { builder.tls_certs_only([]) } else { builder };
-    let client = builder.build()?;
-    Ok(slot.get_or_init(|| client).clone())
+    #[cfg(not(any(feature = "rustls", feature = "rustls-no-provider", feature = "native-tls")))]
+    let _ = plain;
+    builder.build()
 }
 
 /// Follows within a host only, and never from https to http: key headers would go along. What is not followed comes
@@ -280,8 +292,8 @@ fn redirects() -> Policy {
     })
 }
 
-fn is_plain(name: &HeaderName) -> bool {
-    matches!(name.as_str(), "content-type" | "accept" | "anthropic-version" | "anthropic-beta" | "user-agent")
+fn is_plain(name: &str) -> bool {
+    matches!(name, "content-type" | "accept" | "anthropic-version" | "anthropic-beta" | "user-agent")
 }
 
 fn shown_headers(headers: &HeaderMap) -> Vec<(String, String)> {
@@ -380,10 +392,12 @@ pub(crate) fn header<'a>(headers: &'a [(String, String)], name: &str) -> Option<
 /// `retry-after-ms`, else `retry-after` in seconds or as an HTTP date.
 pub(crate) fn retry_after(headers: &[(String, String)]) -> Option<Duration> {
     let number = |name: &str| header(headers, name)?.trim().parse::<f64>().ok();
-    if let Some(millis) = number("retry-after-ms") {
+    let seconds = number("retry-after");
+    // Azure sends "0 ms" beside "1 s": a delay is never shortened.
+    if let Some(millis) = number("retry-after-ms").filter(|millis| *millis > 0.0 || seconds.is_none()) {
         return Duration::try_from_secs_f64(millis / 1e3).ok();
     }
-    if let Some(seconds) = number("retry-after") {
+    if let Some(seconds) = seconds {
         return Duration::try_from_secs_f64(seconds).ok();
     }
     let until = httpdate::parse_http_date(header(headers, "retry-after")?.trim()).ok()?;
@@ -446,6 +460,8 @@ mod tests {
         assert_eq!(of(&[("Retry-After", " 3 ")]), Some(Duration::from_secs(3)));
         assert_eq!(of(&[("retry-after", "0.5")]), Some(Duration::from_millis(500)));
         assert_eq!(of(&[("retry-after-ms", "250"), ("retry-after", "9")]), Some(Duration::from_millis(250)));
+        assert_eq!(of(&[("retry-after-ms", "0"), ("retry-after", "1")]), Some(Duration::from_secs(1)));
+        assert_eq!(of(&[("retry-after-ms", "0")]), Some(Duration::ZERO));
         let date = ("date", "Sun, 06 Nov 1994 08:49:37 GMT");
         assert_eq!(of(&[date, ("retry-after", "Sun, 06 Nov 1994 08:50:07 GMT")]), Some(Duration::from_secs(30)));
         assert_eq!(of(&[date, ("retry-after", "Sun, 06 Nov 1994 08:00:00 GMT")]), Some(Duration::ZERO));

@@ -2,11 +2,13 @@
 
 mod recorder;
 mod scripted;
+mod sse_server;
 mod step_journal;
 mod virtual_clock;
 
 pub use recorder::EventRecorder;
 pub use scripted::{Reply, ScriptedProvider, ScriptedRequest};
+pub use sse_server::{Gate, HttpEnd, HttpFraming, HttpReply, HttpReplyState, ReceivedRequest, SseServer};
 pub use step_journal::StepJournal;
 pub use virtual_clock::VirtualClock;
 

@@ -1,11 +1,12 @@
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use futures::future::BoxFuture;
 use serde_json::Value;
 use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::CancellationToken;
 
-use super::Extensions;
+use super::{Extensions, ToolOutput};
 use crate::control::AgentHandle;
 use crate::tool_state::{Settled, ToolStateOp, ToolStateSnapshot, ToolStateView};
 use crate::types::ToolOutcome;
@@ -48,6 +49,13 @@ pub(crate) struct ToolContextParts {
     pub(crate) progress: Option<mpsc::Sender<ToolProgress>>,
     pub(crate) extensions: Arc<Extensions>,
     pub(crate) agent: AgentHandle,
+    /// Runs tools for the tool; `None` outside an agent.
+    pub(crate) nested: Option<Arc<dyn NestedCalls>>,
+}
+
+/// Runs tools on behalf of a tool.
+pub(crate) trait NestedCalls: Send + Sync {
+    fn run_tool(&self, outer: &ToolContext, name: String, input: Value) -> BoxFuture<'static, ToolOutput>;
 }
 
 /// What a call leaves behind beside its result.
@@ -139,6 +147,7 @@ impl ToolContext {
             progress: None,
             extensions: Arc::new(extensions),
             agent: AgentHandle::new(0),
+            nested: None,
         })
     }
 
@@ -223,6 +232,24 @@ impl ToolContext {
     #[must_use]
     pub fn get<T: Send + Sync + 'static>(&self) -> Option<&T> {
         self.inner.parts.extensions.get()
+    }
+
+    /// Runs another tool of the agent, by its canonical name, as a part of this call.
+    ///
+    /// It passes the same validation, gates, limits and transforms as a call of the model's; what it stages of the tool
+    /// state joins what this call stages. A call that is refused, or that fails, comes back as an output with
+    /// `is_error` set. Calls nest at most eight deep. Dropping the future drops the nested call.
+    ///
+    /// # Errors
+    /// [`Settled`] once this call has ended.
+    pub async fn run_tool(&self, name: impl Into<String>, input: impl Into<Value>) -> Result<ToolOutput, Settled> {
+        if self.report().sealed {
+            return Err(Settled);
+        }
+        match &self.inner.parts.nested {
+            None => Ok(ToolOutput::error("There are no tools here.")),
+            Some(nested) => Ok(nested.run_tool(self, name.into(), input.into()).await),
+        }
     }
 
     /// Says what the call did to what it changes. The last report wins. Advisory: it does not end the call, and does not
@@ -340,6 +367,7 @@ mod tests {
             progress: Some(sender),
             extensions: Arc::default(),
             agent: AgentHandle::new(0),
+            nested: None,
         };
         (ToolContext::new(parts), receiver)
     }

@@ -195,7 +195,6 @@ impl ToolStateView {
     }
 
     /// A view for a call nested in this one: it sees what this one staged so far, and stages on its own.
-    #[allow(dead_code, reason = "for calls made by tools")]
     pub(crate) fn nested(&self) -> Self {
         let mut inherited = self.shared.inherited.clone();
         inherited.extend(self.stage().overlay.iter().map(|(key, staged)| (Arc::clone(key), staged.clone())));
@@ -203,7 +202,6 @@ impl ToolStateView {
     }
 
     /// Takes over the ops of a nested call that ended well.
-    #[allow(dead_code, reason = "for calls made by tools")]
     pub(crate) fn join(&self, ops: Vec<ToolStateOp>) -> Result<(), Settled> {
         let mut stage = self.stage();
         ops.into_iter().try_for_each(|op| stage.push(op))

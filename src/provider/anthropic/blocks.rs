@@ -109,7 +109,7 @@ impl<'a> Blocks<'a> {
         })
     }
 
-    fn own<'s>(self, signature: Option<&'s Signature>) -> Option<&'s str> {
+    fn own(self, signature: Option<&Signature>) -> Option<&str> {
         signature.filter(|signature| signature.producer == self.wire.producer).map(|signature| signature.value.as_str())
     }
 

@@ -5,6 +5,7 @@
 
 mod blocks;
 mod error;
+mod events;
 mod models;
 mod request;
 mod schema;
@@ -256,3 +257,6 @@ impl Provider for Anthropic {
         request::check(&self.inner.wire, family(model), content)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -82,7 +82,14 @@ pub(super) fn family(model: &str) -> &'static Family {
     if !model.contains("claude") {
         return &OTHER;
     }
-    FAMILIES.iter().find(|family| model.contains(family.needle)).unwrap_or(&UNKNOWN)
+    FAMILIES.iter().find(|family| names(&model, family.needle)).unwrap_or(&UNKNOWN)
+}
+
+/// Whether a model id holds the needle. A digit behind it is part of a date: `fable-5-20260609` is no `fable-5-2`.
+fn names(model: &str, needle: &str) -> bool {
+    model.match_indices(needle).any(|(at, found)| {
+        !model.get(at + found.len()..).is_some_and(|rest| rest.starts_with(|next: char| next.is_ascii_digit()))
+    })
 }
 
 /// The thinking fields of a request.
@@ -136,6 +143,7 @@ mod tests {
     fn every_row_is_found_by_its_own_name() {
         for row in FAMILIES {
             let found = family(&format!("claude-{}-20260101", row.needle));
+            assert_eq!(family(&format!("claude-{}", row.needle)).needle, row.needle);
             assert_eq!(found.needle, row.needle);
         }
     }

@@ -1,6 +1,3 @@
-use std::borrow::Cow;
-
-use memchr::memchr2;
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -8,7 +5,8 @@ use serde_json::value::RawValue;
 use super::super::names::NameTable;
 use super::super::wire::{Decoder, Events, json_error, repair};
 use super::super::{ProviderError, ProviderErrorKind, StreamEvent};
-use super::usage::{Usage, UsageTally};
+use super::events::{Block, Delta, Envelope, Message, PlainDelta, Tag, is_known, plain_delta};
+use super::usage::UsageTally;
 use super::{Wire, error};
 use crate::types::TurnFinishReason;
 
@@ -53,88 +51,6 @@ enum BlockKind {
         value: Value,
         input: String,
     },
-}
-
-/// A text that borrows where JSON allows it.
-#[derive(Debug, Deserialize)]
-struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
-
-#[derive(Debug, Deserialize)]
-struct Tag<'a> {
-    #[serde(borrow, default, rename = "type")]
-    kind: Option<Text<'a>>,
-}
-
-#[derive(Debug, Deserialize)]
-struct Envelope<'a> {
-    #[serde(borrow, default, rename = "type")]
-    kind: Option<Text<'a>>,
-    #[serde(default)]
-    index: Option<u64>,
-    #[serde(borrow, default)]
-    delta: Option<Delta<'a>>,
-    #[serde(borrow, default)]
-    content_block: Option<&'a RawValue>,
-    #[serde(borrow, default)]
-    message: Option<&'a RawValue>,
-    #[serde(default)]
-    usage: Option<Usage>,
-}
-
-#[derive(Debug, Deserialize)]
-struct Delta<'a> {
-    #[serde(borrow, default, rename = "type")]
-    kind: Option<Text<'a>>,
-    #[serde(default)]
-    text: Option<String>,
-    #[serde(default)]
-    thinking: Option<String>,
-    #[serde(default)]
-    partial_json: Option<String>,
-    #[serde(default)]
-    signature: Option<String>,
-    #[serde(default)]
-    citation: Option<Box<RawValue>>,
-    #[serde(default)]
-    stop_reason: Option<String>,
-}
-
-#[derive(Debug, Deserialize)]
-struct Message<'a> {
-    #[serde(default)]
-    id: Option<String>,
-    #[serde(default)]
-    model: Option<String>,
-    #[serde(borrow, default)]
-    content: Option<Vec<&'a RawValue>>,
-    #[serde(default)]
-    stop_reason: Option<String>,
-    #[serde(default)]
-    usage: Option<Usage>,
-}
-
-#[derive(Debug, Deserialize)]
-struct Block<'a> {
-    #[serde(default)]
-    text: Option<String>,
-    #[serde(default)]
-    thinking: Option<String>,
-    #[serde(default)]
-    signature: Option<String>,
-    #[serde(default)]
-    data: Option<String>,
-    #[serde(default)]
-    id: Option<String>,
-    #[serde(default)]
-    name: Option<String>,
-    #[serde(borrow, default)]
-    input: Option<&'a RawValue>,
-    #[serde(default)]
-    citations: Option<Vec<Box<RawValue>>>,
-    #[serde(borrow, default)]
-    caller: Option<&'a RawValue>,
-    #[serde(borrow, default)]
-    toolset_name: Option<&'a RawValue>,
 }
 
 impl MessageDecoder {
@@ -473,51 +389,6 @@ impl Decoder for MessageDecoder {
 
 fn parse<'a, T: Deserialize<'a>>(json: &'a str) -> Result<T, serde_json::Error> {
     serde_json::from_str(json)
-}
-
-fn is_known(kind: &str) -> bool {
-    matches!(
-        kind,
-        "message_start"
-            | "message_delta"
-            | "message_stop"
-            | "content_block_start"
-            | "content_block_delta"
-            | "content_block_stop"
-    )
-}
-
-enum PlainDelta {
-    Text,
-    Thinking,
-}
-
-/// The commonest events, read without a parser: deltas as the vendor spells them, whose text has no escapes. Anything
-/// that differs in the least is left to the parser.
-fn plain_delta(data: &str) -> Option<(PlainDelta, u64, &str)> {
-    let rest = data.strip_prefix(r#"{"type":"content_block_delta","index":"#)?;
-    let comma = rest.find(',')?;
-    let (index, rest) = rest.split_at_checked(comma)?;
-    if index.is_empty() || index.len() > 9 || !index.bytes().all(|byte| byte.is_ascii_digit()) {
-        return None;
-    }
-    let rest = rest.strip_prefix(r#","delta":{"type":""#)?;
-    let (kind, rest) = match rest.strip_prefix(r#"text_delta","text":""#) {
-        Some(rest) => (PlainDelta::Text, rest),
-        None => (PlainDelta::Thinking, rest.strip_prefix(r#"thinking_delta","thinking":""#)?),
-    };
-    let (text, end) = rest.split_at_checked(memchr2(b'"', b'\\', rest.as_bytes())?)?;
-    // The vendor pads the end with spaces.
-    let mut braces = 0;
-    for byte in end.strip_prefix('"')?.bytes() {
-        match byte {
-            b'}' => braces += 1,
-            b' ' => {}
-            _ => return None,
-        }
-    }
-    let legal = braces == 2 && text.bytes().all(|byte| byte >= b' ');
-    legal.then_some((kind, index.parse().ok()?, text))
 }
 
 /// What a call must carry when it goes back: who made it, unless the model did itself, and its toolset.

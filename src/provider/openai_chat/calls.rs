@@ -46,6 +46,9 @@ pub(super) struct Calls {
     calls: Vec<Call>,
 }
 
+/// The most calls of one answer.
+const MAX_CALLS: usize = 1024;
+
 /// Why the calls of an answer cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BadCall {
@@ -53,6 +56,8 @@ pub(super) enum BadCall {
     Nameless,
     /// More arguments came after the call was complete and another one had begun.
     Continued,
+    /// There are more than [`MAX_CALLS`].
+    TooMany,
 }
 
 impl Calls {
@@ -60,6 +65,7 @@ impl Calls {
     pub(super) fn take(&mut self, piece: &CallPiece<'_>, sink: &mut CallSink<'_>) -> Result<Option<u32>, BadCall> {
         let position = match self.find(piece) {
             Some(position) => position,
+            None if self.calls.len() >= MAX_CALLS => return Err(BadCall::TooMany),
             None => self.open(piece, sink),
         };
         let Some(call) = self.calls.get_mut(position) else { return Ok(None) };
@@ -177,11 +183,13 @@ impl Calls {
     /// The id as given, with a suffix when an earlier call of this answer has it too.
     fn unique_id(&self, position: usize) -> String {
         let Some(call) = self.calls.get(position) else { return String::new() };
-        let taken = |id: &str| self.calls.iter().take(position).any(|other| other.announced == id);
+        let earlier = || self.calls.iter().take(position);
+        let taken = |id: &str| earlier().any(|other| other.announced == id);
         if call.id.is_empty() || !taken(&call.id) {
             return call.id.clone();
         }
-        let free = (2..=self.calls.len().saturating_add(1)).map(|n| format!("{}_{n}", call.id)).find(|id| !taken(id));
+        let first = earlier().filter(|other| other.id == call.id).count().saturating_add(1).max(2);
+        let free = (first..=first.saturating_add(MAX_CALLS)).map(|n| format!("{}_{n}", call.id)).find(|id| !taken(id));
         free.unwrap_or_default()
     }
 
@@ -365,6 +373,8 @@ mod tests {
     fn what_cannot_be_a_call_is_an_error() {
         assert_eq!(assemble(&[piece(0, "a", "", "{}")], false).1, Err(BadCall::Nameless));
         assert_eq!(assemble(&[piece(0, "", "", "")], false), (vec![], Ok(())), "zero values are nothing");
+        let many: Vec<_> = (0..=1024).map(|index| piece(index, "a", "f", "{}")).collect();
+        assert_eq!(assemble(&many, false).1, Err(BadCall::TooMany));
         let continued = [piece(0, "a", "f", "{}"), piece(1, "b", "f", "{}"), piece(0, "a", "", "{}")];
         assert_eq!(assemble(&continued, false).1, Err(BadCall::Continued));
     }

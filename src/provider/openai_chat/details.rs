@@ -33,12 +33,16 @@ struct Item {
     fields: Map<String, Value>,
 }
 
+/// The most items of one answer.
+const MAX_ITEMS: usize = 4096;
+
 /// Puts streamed `reasoning_details` together: pieces of one text or summary are joined, encrypted ones kept apart.
 #[derive(Debug, Default)]
 pub(super) struct Details {
     items: Vec<Item>,
     /// They came whole: the text of the list as it was.
     whole: Option<String>,
+    too_many: bool,
 }
 
 impl Details {
@@ -67,6 +71,11 @@ impl Details {
             }
             return;
         }
+        if self.items.len() >= MAX_ITEMS {
+            // Half of the state is of no use.
+            self.too_many = true;
+            return;
+        }
         let Ok(fields) = serde_json::from_str::<Map<String, Value>>(raw.get()) else { return };
         self.items.push(Item {
             index: piece.index.0,
@@ -91,7 +100,7 @@ impl Details {
 
     /// The list as JSON, to be sent back as it is.
     pub(super) fn finish(&mut self) -> Option<String> {
-        if self.is_empty() {
+        if self.is_empty() || self.too_many {
             return None;
         }
         if let Some(whole) = self.whole.take() {

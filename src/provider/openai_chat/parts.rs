@@ -138,6 +138,9 @@ impl<'p> Accepts<'p> {
                 if !media_type.starts_with("image/") {
                     return Err("its bytes are no image");
                 }
+                if self.profile.image_types.as_ref().is_some_and(|types| !types.contains(&media_type)) {
+                    return Err("this vendor does not take images of its type");
+                }
                 Url::Data { media_type, base64 }
             }
             MediaSource::Url(url) if url.starts_with("data:") || self.profile.image_urls => Url::Plain(url),

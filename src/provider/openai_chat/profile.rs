@@ -47,6 +47,8 @@ pub struct ChatProfile {
     pub usage: UsageStyle,
     /// Which models take images in user messages.
     pub images: Models,
+    /// The media types of images that are taken. `None`: whatever is an image, for the server to judge.
+    pub image_types: Option<Cow<'static, [&'static str]>>,
     /// Images may be given as an address that the vendor fetches.
     pub image_urls: bool,
     /// How PDF documents are given.

@@ -347,6 +347,7 @@ impl ChatDecoder {
         let message = match bad {
             BadCall::Nameless => "a tool call never got a name",
             BadCall::Continued => "arguments came for a tool call that was complete",
+            BadCall::TooMany => "more than 1024 tool calls in one answer",
         };
         self.failed(ProviderErrorKind::Protocol, message)
     }

@@ -35,6 +35,7 @@ fn vendor(id: &'static str, base_url: &'static str, key_var: &'static str) -> Ch
         missing_reasoning: None,
         usage: UsageStyle::Inclusive,
         images: Models::All,
+        image_types: Some(Cow::Borrowed(&["image/png", "image/jpeg", "image/gif", "image/webp"])),
         image_urls: true,
         documents: DocumentStyle::Unsupported,
         images_in_tool_results: false,
@@ -54,7 +55,12 @@ fn vendor(id: &'static str, base_url: &'static str, key_var: &'static str) -> Ch
 
 /// A server on the user's own machine: no key is needed.
 fn local(id: &'static str, base_url: &'static str, key_var: Option<&'static str>) -> ChatProfile {
-    ChatProfile { key_var: key_var.map(Cow::Borrowed), key_required: false, ..vendor(id, base_url, "") }
+    ChatProfile {
+        key_var: key_var.map(Cow::Borrowed),
+        key_required: false,
+        image_types: None,
+        ..vendor(id, base_url, "")
+    }
 }
 
 const OPENAI_THINKING: &[ThinkingRule] = &[
@@ -289,6 +295,7 @@ impl ChatProfile {
     #[must_use]
     pub fn qwen() -> Self {
         Self {
+            image_types: None,
             thinking: rules!["" => Switch::EnableThinking],
             images: matching!("vl", "qwen3.5", "qwen3.6", "qwen3.7", "qwen3.8", "qwen4", "omni"),
             structured_output: false,

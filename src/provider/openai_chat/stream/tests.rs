@@ -1,3 +1,5 @@
+use proptest::prelude::*;
+
 use super::*;
 
 fn decoder(profile: ChatProfile) -> ChatDecoder {
@@ -277,4 +279,25 @@ fn odd_json_never_panics() {
     assert_eq!(error.unwrap().kind, ProviderErrorKind::Protocol);
     let control = delta("{\"content\":\"a\u{1}b\"}");
     assert_eq!(blocks(&good(&[&control, &finish("stop")])), [("text", "a\u{1}b".into())], "repaired");
+}
+
+proptest! {
+    #[test]
+    fn any_text_arrives_whole(texts in proptest::collection::vec(".*", 1..8), field in 0..2) {
+        let field = if field == 0 { "content" } else { "reasoning" };
+        let mut chunks: Vec<String> =
+            texts.iter().map(|text| delta(&serde_json::json!({field: text}).to_string())).collect();
+        chunks.push(finish("stop"));
+        let events = good(&chunks.iter().map(String::as_str).collect::<Vec<_>>());
+        let arrived: String = blocks(&events).into_iter().map(|(_, text)| text).collect();
+        prop_assert_eq!(arrived, texts.concat());
+    }
+
+    #[test]
+    fn a_damaged_chunk_never_panics(at in 0usize..200, byte in any::<char>(), cut in 0usize..200) {
+        let chunk = delta(r#"{"content":"a","tool_calls":[{"index":0,"id":"a","function":{"name":"f","arguments":"{}"}}]}"#);
+        let damaged: String = chunk.chars().enumerate().map(|(n, c)| if n == at { byte } else { c }).take(200 - cut).collect();
+        let _ = decode(ChatProfile::openai(), &[&chunk, &damaged, &chunk, &finish("stop")]);
+        let _ = decoder(ChatProfile::openai()).body(damaged.as_bytes(), &mut Events::new());
+    }
 }

@@ -1,0 +1,329 @@
+//! Random scripts of turns, tools, steering, aborts, drops and failing hooks. Whatever happens: the history pairs every
+//! call, the totals are the fold, a run that is not dropped is told done once, no task is left, and the agent goes on.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod harness;
+
+use std::time::Duration;
+
+use harness::{Notes, tool};
+use proptest::prelude::*;
+use serde_json::json;
+use zidane::agent::{Limits, SteerMode, ToolExecution};
+use zidane::hooks::{AgentDone, AgentStart, ToolAfter, ToolGate, ToolTransform, TurnAfter};
+use zidane::provider::{ProviderError, ProviderErrorKind, RetryPolicy};
+use zidane::testing::{Reply, ScriptedProvider, validate_transcript};
+use zidane::tool::{Concurrency, ToolError};
+use zidane::types::{AgentStats, TurnFinishReason, fold_totals};
+use zidane::{Agent, RunErrorKind, StopCause};
+
+const MS: Duration = Duration::from_millis(1);
+
+#[derive(Clone, Copy, Debug)]
+enum Call {
+    Good,
+    Fails,
+    Panics,
+    Slow,
+    Never,
+    Steers,
+    Aborts,
+    Nested,
+    Unknown,
+    BadJson,
+    Cut,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum End {
+    Natural,
+    Length,
+    Filter,
+    Pause,
+    Other,
+    ErrorBefore(bool),
+    ErrorAfter(bool),
+    Stall,
+}
+
+#[derive(Clone, Debug)]
+struct Turn {
+    text: bool,
+    calls: Vec<Call>,
+    end: End,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Fate {
+    Ends,
+    Aborted(u64),
+    Dropped(u64),
+}
+
+#[derive(Clone, Debug)]
+struct Script {
+    turns: Vec<Turn>,
+    fates: Vec<Fate>,
+    parallel: bool,
+    skip: bool,
+    after_output: bool,
+    limit: Option<u64>,
+    gate_fails: bool,
+    transform_panics: bool,
+    observers_fail: bool,
+    follow_up: bool,
+}
+
+fn call() -> impl Strategy<Value = Call> {
+    use Call::*;
+    prop::sample::select(vec![
+        Good, Good, Good, Fails, Panics, Slow, Never, Steers, Aborts, Nested, Unknown, BadJson, Cut,
+    ])
+}
+
+fn end() -> impl Strategy<Value = End> {
+    use End::*;
+    let ends = vec![
+        Natural,
+        Natural,
+        Natural,
+        Natural,
+        Natural,
+        Natural,
+        Length,
+        Filter,
+        Pause,
+        Other,
+        ErrorBefore(true),
+        ErrorBefore(false),
+        ErrorAfter(true),
+        ErrorAfter(false),
+        Stall,
+    ];
+    prop::sample::select(ends)
+}
+
+fn script() -> impl Strategy<Value = Script> {
+    let turn = (any::<bool>(), prop::collection::vec(call(), 0..4), end()).prop_map(|(text, calls, end)| Turn {
+        text,
+        calls,
+        end,
+    });
+    let fate = prop_oneof![
+        2 => Just(Fate::Ends),
+        1 => (0..12u64).prop_map(Fate::Aborted),
+        1 => (0..12u64).prop_map(Fate::Dropped),
+    ];
+    let flags = (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>());
+    let rare = || prop::bool::weighted(0.15);
+    let hooks = (rare(), rare(), rare());
+    (
+        prop::collection::vec(turn, 1..7),
+        prop::collection::vec(fate, 1..4),
+        flags,
+        prop::option::weighted(0.2, 0..6u64),
+        hooks,
+    )
+        .prop_map(
+            |(turns, fates, (parallel, skip, after_output, follow_up), limit, (gate, transform, observers))| Script {
+                turns,
+                fates,
+                parallel,
+                skip,
+                after_output,
+                limit,
+                gate_fails: gate,
+                transform_panics: transform,
+                observers_fail: observers,
+                follow_up,
+            },
+        )
+}
+
+fn reply(turn: &Turn) -> Reply {
+    let mut reply = Reply::empty().pause(MS);
+    if turn.text {
+        reply = reply.and_text("Some text.").pause(MS);
+    }
+    for call in &turn.calls {
+        reply = match call {
+            Call::Unknown => reply.and_call("no_such_tool", json!({})),
+            Call::BadJson => reply.raw_call(None, "good", "{\"a\":"),
+            Call::Cut => reply.partial_call("good", "{\"a\":"),
+            call => reply.and_call(format!("{call:?}").to_lowercase(), json!({"n": 1})),
+        };
+    }
+    let error = |retryable| {
+        let kind = if retryable { ProviderErrorKind::Overloaded } else { ProviderErrorKind::Invalid };
+        ProviderError::new(kind, "scripted", "scripted")
+    };
+    match turn.end {
+        End::Natural => reply,
+        End::Length => reply.finish(TurnFinishReason::Length, None),
+        End::Filter => reply.finish(TurnFinishReason::ContentFilter, None),
+        End::Pause => reply.finish(TurnFinishReason::Pause, None),
+        End::Other => reply.finish(TurnFinishReason::Other, None),
+        End::ErrorBefore(retryable) => Reply::error(error(retryable)),
+        End::ErrorAfter(retryable) => reply.then_error(error(retryable)),
+        End::Stall => reply.then_stall(),
+    }
+}
+
+fn agent(script: &Script, model: &ScriptedProvider) -> Agent {
+    let mut builder = Agent::builder()
+        .provider(model.clone())
+        .model("test")
+        .cancel_grace(MS * 3)
+        .max_turns(12)
+        .retry(RetryPolicy::default().base_delay(MS).after_output(script.after_output))
+        .steer_mode(if script.skip { SteerMode::SkipUnstarted } else { SteerMode::AfterBatch })
+        .tool_execution(if script.parallel { ToolExecution::Parallel } else { ToolExecution::Declared });
+    if let Some(calls) = script.limit {
+        builder = builder.limits(Limits::none().tool_calls(calls));
+    }
+    let mut good = tool("good", |input, cx| {
+        Box::pin(async move {
+            cx.state().set("k", input.clone())?;
+            Ok(input.into())
+        })
+    });
+    good.spec.concurrency = Some(Concurrency::Shared);
+    builder
+        .tool(good)
+        .tool(tool("fails", |_, _| Box::pin(async { Err(ToolError::new("no")) })))
+        .tool(tool("panics", |_, _| Box::pin(async { panic!("scripted panic") })))
+        .tool(tool("slow", |_, cx| {
+            Box::pin(async move {
+                let _ = cx.progress("half").await;
+                tokio::time::sleep(MS * 4).await;
+                Ok("slow".into())
+            })
+        }))
+        .tool(tool("never", |_, _| Box::pin(std::future::pending())))
+        .tool(tool("steers", |_, cx| {
+            Box::pin(async move {
+                drop(cx.agent().steer("Hold on"));
+                Ok("ok".into())
+            })
+        }))
+        .tool(tool("aborts", |_, cx| {
+            Box::pin(async move {
+                cx.agent().abort();
+                Ok("ok".into())
+            })
+        }))
+        .tool(tool("nested", |_, cx| {
+            Box::pin(async move {
+                drop(cx.run_tool("panics", json!({})).await?);
+                Ok(cx.run_tool("good", json!({"nested": true})).await?)
+            })
+        }))
+        .build()
+        .unwrap()
+}
+
+fn hooks(script: &Script, agent: &Agent) {
+    if script.gate_fails {
+        agent.hooks().on_async::<ToolGate>(|cx| {
+            Box::pin(async move {
+                tokio::time::sleep(MS).await;
+                if cx.name() == "slow" { Err("scripted failure") } else { Ok(()) }
+            })
+        });
+    }
+    if script.transform_panics {
+        agent.hooks().on::<ToolTransform>(|_| panic!("scripted panic"));
+    }
+    if script.observers_fail {
+        agent.hooks().on::<ToolAfter>(|_| panic!("scripted panic"));
+        agent.hooks().on_async::<TurnAfter>(|_| Box::pin(async { Err::<(), _>("scripted failure") }));
+    }
+}
+
+fn alive() -> usize {
+    tokio::runtime::Handle::current().metrics().num_alive_tasks()
+}
+
+async fn settled(baseline: usize) {
+    for _ in 0..50 {
+        if alive() == baseline {
+            return;
+        }
+        tokio::time::sleep(MS).await;
+    }
+    panic!("{} tasks are left", alive() - baseline);
+}
+
+fn adds_up(stats: &AgentStats) {
+    assert_eq!(stats.totals(), fold_totals(stats));
+}
+
+async fn tell(script: &Script) {
+    let baseline = alive();
+    let model = ScriptedProvider::new(script.turns.iter().map(reply));
+    let agent = agent(script, &model);
+    hooks(script, &agent);
+    let (starts, ends) = (Notes::default(), Notes::default());
+    let (started, ended) = (starts.clone(), ends.clone());
+    agent.hooks().on::<AgentStart>(move |_| started.add("start"));
+    agent.hooks().on::<AgentDone>(move |cx| ended.add(cx.stop()));
+    if script.follow_up {
+        agent.follow_up("And then?").unwrap();
+    }
+    let mut dropped = 0;
+    for fate in &script.fates {
+        let before = starts.all().len();
+        match fate {
+            Fate::Dropped(after) => {
+                if tokio::time::timeout(MS * u32::try_from(*after).unwrap(), agent.run("Go")).await.is_err() {
+                    dropped += starts.all().len() - before;
+                }
+            }
+            Fate::Ends | Fate::Aborted(_) => {
+                let handle = agent.handle().clone();
+                let after = if let Fate::Aborted(after) = fate { *after } else { 500 };
+                let abort = tokio::spawn(async move {
+                    tokio::time::sleep(MS * u32::try_from(after).unwrap()).await;
+                    handle.abort();
+                });
+                let result =
+                    tokio::time::timeout(Duration::from_secs(60), agent.run("Go")).await.expect("the run hangs");
+                abort.abort();
+                drop(abort.await);
+                match result {
+                    Ok(outcome) => {
+                        adds_up(&outcome.stats);
+                        if outcome.stop == StopCause::Stop {
+                            assert!(outcome.undelivered.is_empty() || outcome.stats.turns >= 12);
+                        }
+                    }
+                    Err(error) => {
+                        adds_up(&error.stats);
+                        assert!(matches!(error.kind, RunErrorKind::Provider(_)), "{error}");
+                    }
+                }
+                validate_transcript(agent.history().iter()).unwrap();
+            }
+        }
+        assert!(!agent.is_running());
+        settled(baseline).await;
+    }
+    assert_eq!(starts.all().len(), ends.all().len() + dropped, "{:?}", ends.all());
+    model.skip(model.remaining());
+    for _ in 0..16 {
+        model.push(Reply::text("fine"));
+    }
+    assert_eq!(agent.run("Still there?").await.unwrap().text, "fine");
+    validate_transcript(agent.history().iter()).unwrap();
+    settled(baseline).await;
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn whatever_happens_the_loop_keeps_its_promises(script in script()) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+        runtime.block_on(tell(&script));
+    }
+}
