@@ -4,7 +4,7 @@ use std::error::Error as _;
 use std::fmt;
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::{Duration, UNIX_EPOCH};
 
 use bytes::Bytes;
@@ -235,6 +235,7 @@ impl Http {
             inner: response.bytes_stream().boxed(),
             idle: self.options.idle_timeout,
             sleep: None,
+            sleeper: None,
             waiting: None,
             reader_away: cx.reader_away.clone(),
             origin: self.origin.clone(),
@@ -343,6 +344,8 @@ struct IdleBody {
     inner: BoxStream<'static, Result<Bytes, reqwest::Error>>,
     idle: Duration,
     sleep: Option<Pin<Box<Sleep>>>,
+    /// Whom the timer wakes already, so that it need not be asked at every chunk.
+    sleeper: Option<Waker>,
     /// Since when the reader waits, and how long it had been away until then.
     waiting: Option<(Instant, Duration)>,
     reader_away: Option<Arc<ReaderAway>>,
@@ -370,9 +373,15 @@ impl Stream for IdleBody {
         let (since, away_before) = *this.waiting.get_or_insert_with(|| (Instant::now(), away));
         loop {
             let sleep = this.sleep.get_or_insert_with(|| Box::pin(tokio::time::sleep(this.idle)));
-            if sleep.as_mut().poll(cx).is_pending() {
+            let waits = this.sleeper.as_ref().is_some_and(|waker| waker.will_wake(cx.waker()));
+            if waits && !sleep.is_elapsed() {
                 return Poll::Pending;
             }
+            if sleep.as_mut().poll(cx).is_pending() {
+                this.sleeper = Some(cx.waker().clone());
+                return Poll::Pending;
+            }
+            this.sleeper = None;
             let silent = since.elapsed().saturating_sub(away.saturating_sub(away_before));
             let left = this.idle.saturating_sub(silent);
             if left.is_zero() {
@@ -502,7 +511,15 @@ mod tests {
 
     fn body(inner: BoxStream<'static, Result<Bytes, reqwest::Error>>, away: Option<Arc<ReaderAway>>) -> IdleBody {
         let origin = Origin::new("test", []);
-        IdleBody { inner, idle: Duration::from_secs(10), sleep: None, waiting: None, reader_away: away, origin }
+        IdleBody {
+            inner,
+            idle: Duration::from_secs(10),
+            sleep: None,
+            sleeper: None,
+            waiting: None,
+            reader_away: away,
+            origin,
+        }
     }
 
     #[tokio::test(start_paused = true)]
