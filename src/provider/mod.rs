@@ -13,6 +13,8 @@ mod history;
 #[allow(dead_code, reason = "used by the wires")]
 mod http;
 #[allow(dead_code, reason = "used by the wires")]
+mod json_string;
+#[allow(dead_code, reason = "used by the wires")]
 mod media;
 #[allow(dead_code, reason = "used by the wires")]
 mod names;

@@ -244,7 +244,10 @@ impl SseFramer {
     fn next_line(&mut self) -> Option<Range<usize>> {
         self.skip_lf();
         let buffer = self.buffer();
-        let Some(offset) = buffer.get(self.scanned..).and_then(|rest| memchr2(b'\n', b'\r', rest)) else {
+        let rest = buffer.get(self.scanned..).unwrap_or_default();
+        // Every other line or so is blank: that is seen at once.
+        let offset = if rest.first() == Some(&b'\n') { Some(0) } else { memchr2(b'\n', b'\r', rest) };
+        let Some(offset) = offset else {
             self.scanned = buffer.len();
             return None;
         };
@@ -264,7 +267,11 @@ impl SseFramer {
             pending.data.end = line.end;
             return;
         }
-        let colon = memchr::memchr(b':', text).unwrap_or(text.len());
+        let colon = match text {
+            [b'd', b'a', b't', b'a', b':', ..] => 4,
+            [b'e', b'v', b'e', b'n', b't', b':', ..] => 5,
+            _ => memchr::memchr(b':', text).unwrap_or(text.len()),
+        };
         let mut value = (line.start + colon + 1).min(line.end)..line.end;
         if buffer.get(value.clone()).is_some_and(|value| value.starts_with(b" ")) {
             value.start += 1;

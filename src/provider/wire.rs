@@ -29,6 +29,13 @@ const TAIL_TIME: Duration = Duration::from_millis(500);
 /// Every method puts what it read into `out` and may fail; events that were put there before are delivered first.
 /// A decoder ends an answer by putting [`StreamEvent::Finish`] and being finished.
 pub(crate) trait Decoder: Send + Unpin + 'static {
+    /// A first look at an event's data, for what can be read without a parser and the check for UTF-8 that it needs:
+    /// the deltas, which most events are. False leaves it to [`event`](Self::event).
+    fn plain(&mut self, data: &[u8], out: &mut Events) -> bool {
+        let _ = (data, out);
+        false
+    }
+
     /// One server-sent event. `data` is never blank. An `error:` field comes as an event named `error`, and so do
     /// `event: error` events; JSON that stood in the stream without a field comes without a name.
     fn event(&mut self, name: &str, data: &str, out: &mut Events) -> Result<(), ProviderError>;
@@ -334,6 +341,9 @@ impl<D: Decoder> Driver<D> {
 
 fn deliver(decoder: &mut impl Decoder, event: SseEvent<'_>, out: &mut Events) -> Result<(), ProviderError> {
     use super::sse::SseKind;
+    if event.kind == SseKind::Data && event.name != b"error" && decoder.plain(event.data, out) {
+        return Ok(());
+    }
     if event.data.trim_ascii().is_empty() {
         return Ok(());
     }

@@ -1,4 +1,4 @@
-use memchr::{memchr, memchr2};
+use crate::provider::json_string::{json_string, plain_string};
 
 /// What a delta of the remembered shape does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,48 +76,6 @@ impl Shape {
             }
         };
         (same && !text.is_empty()).then_some((kind, text))
-    }
-}
-
-/// The length of a string's text up to its closing quote, if it holds no escapes.
-fn plain_string(bytes: &[u8]) -> Option<usize> {
-    let end = memchr(b'"', bytes)?;
-    let text = bytes.get(..end)?;
-    (!text.iter().any(|byte| *byte < 0x20 || *byte == b'\\')).then_some(end)
-}
-
-/// The text of a JSON string whose opening quote was read, and what follows from its closing quote on. `None` for what
-/// needs a parser: `\u` escapes, control characters, bytes that are not UTF-8.
-fn json_string(bytes: &[u8]) -> Option<(String, &[u8])> {
-    let mut text = String::new();
-    let mut rest = bytes;
-    loop {
-        let at = memchr2(b'"', b'\\', rest)?;
-        let (plain, after) = rest.split_at_checked(at)?;
-        if plain.iter().any(|byte| *byte < 0x20) {
-            return None;
-        }
-        let plain = std::str::from_utf8(plain).ok()?;
-        if after.first() == Some(&b'"') {
-            if text.is_empty() {
-                return Some((plain.to_owned(), after));
-            }
-            text.push_str(plain);
-            return Some((text, after));
-        }
-        text.push_str(plain);
-        text.push(match after.get(1)? {
-            b'n' => '\n',
-            b'"' => '"',
-            b'\\' => '\\',
-            b'/' => '/',
-            b't' => '\t',
-            b'r' => '\r',
-            b'b' => '\u{8}',
-            b'f' => '\u{c}',
-            _ => return None,
-        });
-        rest = after.get(2..)?;
     }
 }
 
