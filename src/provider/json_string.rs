@@ -1,8 +1,26 @@
 //! JSON strings read without a parser, for the fast paths of the wires.
 
+/// Bytes that end the plain part of a string: its quote, an escape, what JSON forbids.
+const STOPS: [bool; 256] = {
+    let mut stops = [false; 256];
+    let mut byte = 0;
+    while byte < 0x20 {
+        stops[byte] = true;
+        byte += 1;
+    }
+    stops[b'"' as usize] = true;
+    stops[b'\\' as usize] = true;
+    stops
+};
+
+/// Where the plain part ends. Deltas are short; a search that is made for long texts would take longer to begin.
+fn stop(bytes: &[u8]) -> Option<usize> {
+    bytes.iter().position(|byte| STOPS[usize::from(*byte)])
+}
+
 /// The length of a string's text up to its closing quote, if it holds no escapes.
 pub(crate) fn plain_string(bytes: &[u8]) -> Option<usize> {
-    let end = bytes.iter().position(|byte| matches!(byte, b'"' | b'\\' | ..0x20))?;
+    let end = stop(bytes)?;
     (bytes.get(end) == Some(&b'"')).then_some(end)
 }
 
@@ -12,8 +30,7 @@ pub(crate) fn json_string(bytes: &[u8]) -> Option<(String, &[u8])> {
     let mut text = String::new();
     let mut rest = bytes;
     loop {
-        // Deltas are short; a search that is made for long texts would take longer to begin.
-        let at = rest.iter().position(|byte| matches!(byte, b'"' | b'\\' | ..0x20))?;
+        let at = stop(rest)?;
         let (plain, after) = rest.split_at_checked(at)?;
         let plain = std::str::from_utf8(plain).ok()?;
         let escape = match after.first()? {
