@@ -1,7 +1,7 @@
 //! Encodes requests, or decodes an answer, without a network: what an instruction counter is pointed at.
 //!
 //! ```text
-//! bench_wire anthropic decode 10000     # an answer of as many text deltas, one chunk of the body each
+//! bench_wire anthropic decode 100       # an answer of 100 text deltas, a chunk of the body each, decoded as many times
 //! bench_wire openai append 1000         # a conversation that grows by a call and its result, encoded at each turn
 //! bench_wire anthropic cold 10          # a conversation of 1,000 turns, encoded from nothing as many times
 //! ```
@@ -32,7 +32,14 @@ fn run(words: &[String]) -> Result<usize, Failure> {
     let wire = Wire::new(wire)?;
     let count: usize = count.parse()?;
     match work.as_str() {
-        "decode" => futures::executor::block_on(wire.decode(wire.answer(count))),
+        "decode" => {
+            let answer = wire.answer(100);
+            let mut bytes = 0;
+            for _ in 0..count {
+                bytes += futures::executor::block_on(wire.decode(answer.clone()))?;
+            }
+            Ok(bytes)
+        }
         "append" => wire.append(count),
         "cold" => {
             let conversation = traffic::conversation(1_000);
