@@ -3,7 +3,6 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
-use std::time::Instant;
 
 use futures::Stream;
 use futures::future::BoxFuture;
@@ -48,7 +47,9 @@ impl Sink {
         std::future::poll_fn(|cx| {
             let mut slot = self.slot.lock().unwrap_or_else(PoisonError::into_inner);
             if slot.has_room(event.as_ref()) {
-                slot.events.extend(event.take());
+                if let Some(event) = event.take() {
+                    slot.events.push_back(event);
+                }
                 return Poll::Ready(());
             }
             match &mut slot.sender {
@@ -98,7 +99,6 @@ pub struct AgentStream {
     /// The signal, as the run gets it.
     waker: Waker,
     away: Arc<ReaderAway>,
-    left_at: Option<Instant>,
 }
 
 impl AgentStream {
@@ -109,7 +109,7 @@ impl AgentStream {
     ) -> Self {
         let signal = Arc::new(Signal { woken: AtomicBool::new(true), reader: AtomicWaker::new() });
         let waker = Waker::from(Arc::clone(&signal));
-        Self { sink, ready: VecDeque::new(), run: Some(run), done: None, signal, waker, away, left_at: None }
+        Self { sink, ready: VecDeque::new(), run: Some(run), done: None, signal, waker, away }
     }
 
     /// Lets the run go on, if there is reason to.
@@ -139,7 +139,7 @@ impl AgentStream {
 
     fn next_ready(&mut self) -> Option<AgentEvent> {
         let event = self.ready.pop_front()?;
-        self.left_at.get_or_insert_with(Instant::now);
+        self.away.left();
         Some(event)
     }
 }
@@ -152,9 +152,6 @@ impl Stream for AgentStream {
         if let Some(event) = this.next_ready() {
             return Poll::Ready(Some(event));
         }
-        if let Some(left_at) = this.left_at.take() {
-            this.away.add(left_at.elapsed());
-        }
         this.go_on(cx);
         this.take();
         if let Some(event) = this.next_ready() {
@@ -163,7 +160,11 @@ impl Stream for AgentStream {
         if let Some(result) = this.done.take() {
             return Poll::Ready(Some(AgentEvent::Done(result.map(Box::new).map_err(Box::new))));
         }
-        if this.run.is_some() { Poll::Pending } else { Poll::Ready(None) }
+        if this.run.is_none() {
+            return Poll::Ready(None);
+        }
+        this.away.waits();
+        Poll::Pending
     }
 }
 

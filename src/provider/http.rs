@@ -346,15 +346,19 @@ struct IdleBody {
     sleep: Option<Pin<Box<Sleep>>>,
     /// Whom the timer wakes already, so that it need not be asked at every chunk.
     sleeper: Option<Waker>,
-    /// Since when the reader waits, and how long it had been away until then.
-    waiting: Option<(Instant, Duration)>,
+    /// Since when this body is asked for more, where no reader tells that itself.
+    waiting: Option<Instant>,
     reader_away: Option<Arc<ReaderAway>>,
     origin: Origin,
 }
 
-impl IdleBody {
-    fn away(&self) -> Duration {
-        self.reader_away.as_ref().map_or(Duration::ZERO, |away| away.total())
+/// How long somebody has waited for the next bytes. A reader's wait is never older than the last bytes: it begins anew
+/// whenever those came to nothing.
+fn silence(reader: Option<&ReaderAway>, since: Option<Instant>) -> Duration {
+    match (reader, since) {
+        (Some(reader), _) => reader.waiting(),
+        (None, Some(since)) => since.elapsed(),
+        (None, None) => Duration::ZERO,
     }
 }
 
@@ -369,8 +373,9 @@ impl Stream for IdleBody {
                 item.map(|item| item.map_err(|error| this.origin.scrub(send_error(&this.origin, error)))),
             );
         }
-        let away = this.away();
-        let (since, away_before) = *this.waiting.get_or_insert_with(|| (Instant::now(), away));
+        if this.reader_away.is_none() {
+            this.waiting.get_or_insert_with(Instant::now);
+        }
         loop {
             let sleep = this.sleep.get_or_insert_with(|| Box::pin(tokio::time::sleep(this.idle)));
             let waits = this.sleeper.as_ref().is_some_and(|waker| waker.will_wake(cx.waker()));
@@ -382,8 +387,8 @@ impl Stream for IdleBody {
                 return Poll::Pending;
             }
             this.sleeper = None;
-            let silent = since.elapsed().saturating_sub(away.saturating_sub(away_before));
-            let left = this.idle.saturating_sub(silent);
+            let silence = silence(this.reader_away.as_deref(), this.waiting);
+            let left = this.idle.saturating_sub(silence);
             if left.is_zero() {
                 this.sleep = None;
                 let message = format!("the response was silent for {:?}", this.idle);
@@ -541,10 +546,13 @@ mod tests {
         let away = Arc::new(ReaderAway::default());
         let mut body = body(stream::pending().boxed(), Some(Arc::clone(&away)));
         assert!(futures::poll!(body.next()).is_pending());
+        away.left();
         tokio::time::advance(Duration::from_secs(60)).await;
-        away.add(Duration::from_secs(55));
+        assert!(futures::poll!(body.next()).is_pending(), "the reader is only just back");
+        away.waits();
+        tokio::time::advance(Duration::from_secs(9)).await;
         assert!(futures::poll!(body.next()).is_pending());
-        tokio::time::advance(Duration::from_secs(5)).await;
+        tokio::time::advance(Duration::from_secs(1)).await;
         assert!(matches!(futures::poll!(body.next()), Poll::Ready(Some(Err(_)))));
     }
 
