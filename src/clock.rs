@@ -42,11 +42,16 @@ impl<C: Clock + ?Sized> Clock for Arc<C> {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemClock;
 
+/// The system's wall clock, for what is live only and never kept, e.g. how long a server asks to wait.
+pub(crate) fn wall_time() -> SystemTime {
+    SystemTime::now()
+}
+
 #[async_trait]
 impl Clock for SystemClock {
     async fn now(&self) -> Timestamp {
         // A clock set before 1970 reads as 1970.
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let since = wall_time().duration_since(UNIX_EPOCH).unwrap_or_default();
         Timestamp(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
     }
 

@@ -82,7 +82,14 @@ impl AgentHandle {
     /// from there. Without a run nothing happens.
     pub fn drain(&self) {
         if let Some(run) = self.control.lock().run.as_mut() {
-            run.drain = true;
+            run.halt.get_or_insert(Halt::Drain);
+        }
+    }
+
+    /// Ends the current run after its current turn, because it goes in circles.
+    pub(crate) fn stop_for_loop(&self) {
+        if let Some(run) = self.control.lock().run.as_mut() {
+            run.halt = Some(Halt::Loop);
         }
     }
 
@@ -127,7 +134,7 @@ impl AgentHandle {
             return None;
         }
         let abort = CancellationToken::new();
-        state.run = Some(ActiveRun { abort: abort.clone(), drain: false });
+        state.run = Some(ActiveRun { abort: abort.clone(), halt: None });
         Some(RunClaim { handle: self.clone(), abort })
     }
 
@@ -140,8 +147,8 @@ impl AgentHandle {
         self.control.lock().queue(kind).retain(|message| !ids.contains(&message.id));
     }
 
-    pub(crate) fn draining(&self) -> bool {
-        self.control.lock().run.as_ref().is_some_and(|run| run.drain)
+    pub(crate) fn halt(&self) -> Option<Halt> {
+        self.control.lock().run.as_ref().and_then(|run| run.halt)
     }
 }
 
@@ -185,7 +192,17 @@ struct State {
 #[derive(Debug)]
 struct ActiveRun {
     abort: CancellationToken,
-    drain: bool,
+    halt: Option<Halt>,
+}
+
+/// Why a run is to end after its current turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Halt {
+    /// The host wants it to pause.
+    Drain,
+    /// It goes in circles.
+    Loop,
 }
 
 impl State {

@@ -1063,3 +1063,119 @@ async fn a_run_from_inside_a_tool_of_the_same_agent_is_refused() {
         .await;
     assert_eq!(told.transcript()[2], "results: ok the agent is already running");
 }
+
+// The loop guard.
+
+#[tokio::test]
+async fn the_loop_guard_steers_and_then_stops() {
+    let told = Scenario::new((0..10).map(|_| Reply::call("poll", json!({"job": 1}))))
+        .build(|builder| builder.tool(tool("poll", |_, _| Box::pin(async { Ok("pending".into()) }))))
+        .hooks(|agent| {
+            zidane::agent::LoopGuard::new().steer_at(2).stop_at(4).message("Stop that.").attach(agent);
+        })
+        .tell()
+        .await;
+    assert_eq!(told.outcome().stop, StopCause::LoopGuard);
+    assert_eq!(told.outcome().stats.turns, 4);
+    let steered: Vec<_> = told.transcript().into_iter().filter(|line| line.starts_with("steering")).collect();
+    assert_eq!(steered, ["steering: Stop that."]);
+}
+
+#[tokio::test]
+async fn the_loop_guard_leaves_progress_alone_and_counts_what_changes_nothing() {
+    let counter = std::sync::Arc::new(std::sync::atomic::AtomicU64::new(0));
+    let told = Scenario::new((0..9).map(|_| Reply::call("work", json!({}))).chain([Reply::text("done")]))
+        .build(move |builder| {
+            let counter = std::sync::Arc::clone(&counter);
+            builder.tool(tool("work", move |_, _| {
+                let n = counter.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                Box::pin(async move { Ok(n.to_string().into()) })
+            }))
+        })
+        .hooks(|agent| {
+            zidane::agent::LoopGuard::new().attach(agent);
+        })
+        .tell()
+        .await;
+    assert_eq!(told.outcome().stop, StopCause::Stop);
+    let told = Scenario::new((0..9).map(|n| Reply::call("edit", json!({})).and_text(n.to_string())))
+        .build(|builder| {
+            let tries = std::sync::atomic::AtomicU64::new(0);
+            builder.tool(tool("edit", move |_, cx| {
+                let n = tries.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                Box::pin(async move {
+                    cx.report_outcome(ToolOutcome::Noop)?;
+                    Ok(format!("nothing to change, try {n}").into())
+                })
+            }))
+        })
+        .hooks(|agent| {
+            zidane::agent::LoopGuard::new().steer_at(0).stop_at(3).attach(agent);
+        })
+        .tell()
+        .await;
+    assert_eq!(told.outcome().stop, StopCause::LoopGuard);
+    assert_eq!(told.outcome().stats.turns, 3);
+}
+
+#[tokio::test]
+async fn the_loop_guard_sees_through_a_cycle_of_two() {
+    let told = Scenario::new((0..20).map(|n| Reply::call(if n % 2 == 0 { "ask" } else { "tell" }, json!({}))))
+        .build(|builder| {
+            builder
+                .tool(tool("ask", |_, _| Box::pin(async { Ok("a".into()) })))
+                .tool(tool("tell", |_, _| Box::pin(async { Ok("b".into()) })))
+        })
+        .hooks(|agent| {
+            zidane::agent::LoopGuard::new().steer_at(0).stop_at(3).attach(agent);
+        })
+        .tell()
+        .await;
+    assert_eq!(told.outcome().stop, StopCause::LoopGuard);
+    assert_eq!(told.outcome().stats.turns, 5);
+}
+
+// Fallback models.
+
+#[tokio::test(start_paused = true)]
+async fn another_model_answers_when_the_usual_one_cannot() {
+    use zidane::testing::ScriptedProvider;
+    let spare = ScriptedProvider::new([Reply::text("from the spare")]).id("spare");
+    let asked = spare.clone();
+    let told = Scenario::new([
+        Reply::fails(ProviderErrorKind::Overloaded),
+        Reply::fails(ProviderErrorKind::Overloaded),
+        Reply::text("back again"),
+    ])
+    .build(move |builder| builder.retry(RetryPolicy::default().max_retries(1)).fallback(spare.clone(), "spare-model"))
+    .hooks(|agent| {
+        agent.follow_up("And now?").unwrap();
+    })
+    .tell()
+    .await;
+    assert_eq!(told.transcript(), ["prompt: Go", "model: from the spare", "follow_up: And now?", "model: back again"]);
+    assert_eq!(asked.requests()[0].head.model, "spare-model");
+    let usage = &told.outcome().stats.turn_usage;
+    assert_eq!(
+        (usage[0].provider.as_str(), usage[0].requested_model.as_str(), usage[0].attempts),
+        ("spare", "spare-model", 3)
+    );
+    assert_eq!((usage[1].provider.as_str(), usage[1].attempts), ("scripted", 1));
+}
+
+#[tokio::test]
+async fn only_the_kinds_named_and_only_before_output_fall_back() {
+    use zidane::testing::ScriptedProvider;
+    for first in
+        [Reply::fails(ProviderErrorKind::Invalid), Reply::text("Half").then_error(cut(ProviderErrorKind::Overloaded))]
+    {
+        let spare = ScriptedProvider::new([Reply::text("never")]);
+        let asked = spare.clone();
+        let told = Scenario::new([first])
+            .build(move |builder| builder.retry(RetryPolicy::never()).fallback(spare.clone(), "spare"))
+            .tell()
+            .await;
+        assert!(told.result.is_err());
+        assert!(asked.requests().is_empty());
+    }
+}

@@ -5,13 +5,15 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::inner::AgentInner;
-use super::options::{AgentOptions, LoadFailure, SteerMode, ToolExecution};
+use super::options::{AgentOptions, Fallback, LoadFailure, SteerMode, ToolExecution};
 use super::{Agent, Limits};
 use crate::clock::{Clock, SystemClock};
 use crate::control::AgentHandle;
 use crate::durable::DurableRuntime;
 use crate::hooks::Hooks;
-use crate::provider::{History, Provider, RequestHead, RetryPolicy, ThinkingLevel, ToolChoice};
+use crate::provider::{
+    History, PriceBook, Provider, ProviderErrorKind, RequestHead, RetryPolicy, ThinkingLevel, ToolChoice,
+};
 use crate::session::Session;
 use crate::tool::{Extensions, Tool, ToolSet, ToolSetError};
 use crate::tool_state::{ToolStateController, ToolStateStore};
@@ -208,6 +210,26 @@ impl AgentBuilder {
     /// cut. Default: no budget.
     pub fn tool_output_budget(mut self, bytes: usize) -> Self {
         self.options.tool_output_budget = Some(bytes);
+        self
+    }
+
+    /// Adds a model to ask when those before it cannot answer: when their retries are used up, nothing of the answer has
+    /// been streamed, and the error is of a kind to fall back on. The next turn asks the usual model first again, and
+    /// usage is filed under the model that answered.
+    pub fn fallback(mut self, provider: impl Provider + 'static, model: impl Into<String>) -> Self {
+        self.options.fallbacks.push(Fallback { provider: Arc::new(provider), model: model.into() });
+        self
+    }
+
+    /// The kinds of errors to fall back on. Default: overloaded, server, rate limited, timeout and transport.
+    pub fn fallback_on(mut self, kinds: impl IntoIterator<Item = ProviderErrorKind>) -> Self {
+        self.options.fallback_on = kinds.into_iter().collect();
+        self
+    }
+
+    /// What tokens cost. Default: the built-in table; a cost that the provider reports wins over any.
+    pub fn prices(mut self, prices: PriceBook) -> Self {
+        self.options.prices = Arc::new(prices);
         self
     }
 

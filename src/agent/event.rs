@@ -64,7 +64,7 @@ pub enum AgentEvent {
         /// The message.
         id: MessageId,
     },
-    /// A turn has settled.
+    /// A turn has settled, cut and failed ones included. One in which nothing was sent has none.
     TurnEnd {
         /// The turn's number in the run, from 1.
         number: u32,

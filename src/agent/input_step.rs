@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::context::RunCx;
 use super::seam::Job;
-use crate::control::{QueueKind, QueuedMessage};
+use crate::control::{Halt, QueueKind, QueuedMessage};
 use crate::durable::{StepCx, StepError, StepKind};
 use crate::types::{Document, Prompt, PromptPart, SessionContentBlock};
 
@@ -21,7 +21,7 @@ pub(super) struct BoundaryJob {
 pub(super) struct BoundaryOut {
     pub(super) steering: Vec<QueuedMessage>,
     pub(super) follow_up: Option<QueuedMessage>,
-    pub(super) drain: bool,
+    pub(super) halt: Option<Halt>,
     pub(super) aborted: bool,
 }
 
@@ -39,7 +39,7 @@ impl Job for BoundaryJob {
         let follow_up = (self.ending && steering.is_empty())
             .then(|| handle.queued(QueueKind::FollowUp).into_iter().next())
             .flatten();
-        Ok(BoundaryOut { steering, follow_up, drain: handle.draining(), aborted: self.cx.abort.is_cancelled() })
+        Ok(BoundaryOut { steering, follow_up, halt: handle.halt(), aborted: self.cx.abort.is_cancelled() })
     }
 }
 

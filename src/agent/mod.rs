@@ -3,6 +3,8 @@
 //! In comes a prompt, out come a [`RunOutcome`] or a [`RunError`], and on the way [`AgentEvent`]s, hooks and a
 //! session that is valid at every instant. The loop asks the model, answers every call, and asks again; everything
 //! that must not be done twice is a named step behind one seam (`seam.rs`).
+//!
+#![doc = include_str!("scenarios.md")]
 
 mod assemble;
 mod batch;
@@ -14,6 +16,7 @@ mod gate_step;
 mod inner;
 mod input_step;
 mod limits;
+mod loop_guard;
 mod model_step;
 mod nested;
 mod options;
@@ -23,6 +26,7 @@ mod run;
 mod seam;
 mod sink;
 mod start_step;
+mod structured;
 mod tool_step;
 mod turn_loop;
 
@@ -31,9 +35,10 @@ use std::sync::Arc;
 pub use builder::{AgentBuilder, BuildError};
 pub use event::AgentEvent;
 pub use limits::{Limit, Limits};
+pub use loop_guard::LoopGuard;
 pub use options::{LoadFailure, SteerMode, ToolExecution};
 pub use outcome::{Denial, RunError, RunErrorKind, RunOutcome, StopCause};
-pub use run::Run;
+pub use run::{Run, TypedRun};
 pub use sink::AgentStream;
 
 use inner::AgentInner;
@@ -41,6 +46,7 @@ use inner::AgentInner;
 use crate::control::{AgentHandle, MessageId, QueueFull};
 use crate::hooks::Hooks;
 use crate::provider::History;
+use crate::tool::ToolInput;
 use crate::tool_state::ToolState;
 use crate::types::Prompt;
 
@@ -68,6 +74,12 @@ impl Agent {
     #[must_use = "a run does nothing until it is polled"]
     pub fn run(&self, prompt: impl Into<Prompt>) -> Run {
         Run::new(Arc::clone(&self.inner), prompt.into())
+    }
+
+    /// A run whose final answer is a value of `T`; see [`Run::typed`].
+    #[must_use = "a run does nothing until it is polled"]
+    pub fn run_typed<T: ToolInput>(&self, prompt: impl Into<Prompt>) -> TypedRun<T> {
+        self.run(prompt).typed()
     }
 
     /// The hook bus.

@@ -183,13 +183,28 @@ fn hook_end(failure: crate::hooks::HookFailure) -> ModelEnd {
 struct Lost {
     tokens: TokenUsage,
     cost: Option<NanoUsd>,
+    /// Some of it has no price, and so the turn has none.
+    unpriced: bool,
 }
 
 impl Lost {
-    fn add(&mut self, usage: &UsageSnapshot) {
+    fn add(&mut self, usage: &UsageSnapshot, cost: Option<NanoUsd>) {
         self.tokens += usage.tokens;
-        self.cost = add_cost(self.cost, usage.cost);
+        self.cost = add_cost(self.cost, cost);
+        self.unpriced |= cost.is_none();
     }
+
+    /// What everything cost together with the last attempt.
+    fn with(&self, usage: Option<UsageSnapshot>, cost: Option<NanoUsd>) -> Option<NanoUsd> {
+        let unpriced = self.unpriced || (usage.is_some() && cost.is_none());
+        if unpriced { None } else { add_cost(self.cost, cost) }
+    }
+}
+
+/// What an answer cost, as far as its usage is known.
+fn price(cx: &RunCx, provider: &dyn Provider, request: &ModelRequest, answer: &Assembler) -> Option<NanoUsd> {
+    let usage = answer.usage.as_ref()?;
+    cx.agent.options.prices.cost(provider.id(), answer.model_id.as_deref(), &request.head.model, usage)
 }
 
 fn add_cost(a: Option<NanoUsd>, b: Option<NanoUsd>) -> Option<NanoUsd> {
@@ -200,8 +215,11 @@ fn add_cost(a: Option<NanoUsd>, b: Option<NanoUsd>) -> Option<NanoUsd> {
 }
 
 async fn converse(cx: &RunCx, turn_id: Uuid, ready: Ready) -> ModelOut {
-    let Ready { provider, request, visible_tools } = ready;
+    let Ready { mut provider, mut request, visible_tools } = ready;
     let policy = &cx.agent.options.retry;
+    let mut fallbacks = cx.agent.options.fallbacks.iter();
+    // Attempts with the model at hand; `attempt` counts all of them.
+    let mut tries = 1;
     let wire = (cx.firing.has::<ProviderRequest>() || cx.firing.has::<ProviderResponse>())
         .then(|| Arc::new(WireLog::default()));
     let mut lost = Lost::default();
@@ -224,14 +242,22 @@ async fn converse(cx: &RunCx, turn_id: Uuid, ready: Ready) -> ModelOut {
             Some(Err(error)) => error,
         };
         let output = assembler.has_output();
-        let delay = policy.delay(attempt, &error, output);
+        let mut delay = policy.delay(tries, &error, output);
+        let fallback = if delay.is_none() && !output && cx.agent.options.fallback_on.contains(&error.kind) {
+            fallbacks.next()
+        } else {
+            None
+        };
+        if fallback.is_some() {
+            delay = Some(Duration::ZERO);
+        }
         if cx.firing.has::<AttemptFailed>() {
             let mut hook_cx = AttemptFailedCx::new(&cx.firing.base, attempt, &error, delay);
             cx.firing.observe::<AttemptFailed>(&mut hook_cx).await;
         }
         let Some(delay) = delay else { break (ModelEnd::Provider(Box::new(error)), assembler) };
         if let Some(usage) = &assembler.usage {
-            lost.add(usage);
+            lost.add(usage, price(cx, &*provider, &request, &assembler));
         }
         if output {
             if cx.firing.has::<StreamReset>() {
@@ -242,6 +268,14 @@ async fn converse(cx: &RunCx, turn_id: Uuid, ready: Ready) -> ModelOut {
             cx.emit(|| AgentEvent::Reset).await;
         }
         cx.emit(|| AgentEvent::Retry { attempt, error: Box::new(error) }).await;
+        tries += 1;
+        if let Some(fallback) = fallback {
+            provider = Arc::clone(&fallback.provider);
+            let head = RequestHead { model: fallback.model.clone(), ..(*request.head).clone() };
+            // Its own cache: the usual model's body stays for the next turn.
+            request = Arc::new(ModelRequest::new(head, request.history.clone()));
+            tries = 1;
+        }
         if cx.abort.run_until_cancelled(tokio::time::sleep(delay)).await.is_none() {
             break (ModelEnd::Aborted, Assembler::new());
         }
@@ -254,6 +288,7 @@ async fn converse(cx: &RunCx, turn_id: Uuid, ready: Ready) -> ModelOut {
     }
     let (finish, raw_finish) = assembler.finish.clone().map_or((None, None), |(class, raw)| (Some(class), raw));
     let usage = assembler.usage;
+    let cost = price(cx, &*provider, &request, &assembler);
     let model_id = assembler.model_id.clone();
     let model = request.head.model.clone();
     let blocks = assembler
@@ -266,7 +301,7 @@ async fn converse(cx: &RunCx, turn_id: Uuid, ready: Ready) -> ModelOut {
         end,
         blocks,
         tokens,
-        cost: add_cost(lost.cost, usage.and_then(|usage| usage.cost)),
+        cost: lost.with(usage, cost),
         attempts: attempt,
         model_id,
         requested_model: model,

@@ -1,7 +1,8 @@
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::Limits;
-use crate::provider::RetryPolicy;
+use crate::provider::{PriceBook, Provider, ProviderErrorKind, RetryPolicy};
 
 /// When steering messages are delivered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -39,7 +40,7 @@ pub enum LoadFailure {
 }
 
 /// The settings of an agent's loop.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(super) struct AgentOptions {
     pub(super) max_turns: Option<u32>,
     pub(super) steer_mode: SteerMode,
@@ -55,6 +56,16 @@ pub(super) struct AgentOptions {
     pub(super) load_failure: LoadFailure,
     pub(super) queue_limit: usize,
     pub(super) limits: Limits,
+    pub(super) prices: Arc<PriceBook>,
+    pub(super) fallbacks: Vec<Fallback>,
+    pub(super) fallback_on: Vec<ProviderErrorKind>,
+}
+
+/// A model to ask when the usual one cannot answer.
+#[derive(Clone)]
+pub(super) struct Fallback {
+    pub(super) provider: Arc<dyn Provider>,
+    pub(super) model: String,
 }
 
 impl Default for AgentOptions {
@@ -74,6 +85,15 @@ impl Default for AgentOptions {
             load_failure: LoadFailure::default(),
             queue_limit: 1024,
             limits: Limits::none(),
+            prices: Arc::default(),
+            fallbacks: Vec::new(),
+            fallback_on: vec![
+                ProviderErrorKind::Overloaded,
+                ProviderErrorKind::Server,
+                ProviderErrorKind::RateLimited,
+                ProviderErrorKind::Timeout,
+                ProviderErrorKind::Transport,
+            ],
         }
     }
 }

@@ -1,6 +1,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use serde_json::Value;
 use uuid::Uuid;
 
 use super::batch::BatchOut;
@@ -11,7 +12,8 @@ use super::model_step::{Continuation, ModelEnd, ModelJob, ModelOut};
 use super::outcome::{Denial, RunErrorKind, StopCause};
 use super::seam::{Done, Seam, SeamError};
 use super::start_step::StartJob;
-use crate::control::{QueueKind, QueuedMessage};
+use super::structured::Output;
+use crate::control::{Halt, QueueKind, QueuedMessage};
 use crate::durable::DurableRun;
 use crate::hooks::{
     AgentStart, AgentStartCx, QueueUpdate, QueueUpdateCx, SessionRepaired, SessionRepairedCx, SteerInject,
@@ -25,6 +27,9 @@ use crate::types::{
 };
 
 const CONTINUE: &str = "Please continue.";
+
+/// Tries at structured output after the first.
+const MAX_REPAIRS: u32 = 1;
 
 /// One run of the loop: what it has come to so far.
 pub(super) struct TurnLoop {
@@ -45,6 +50,11 @@ pub(super) struct TurnLoop {
     continued_empty: bool,
     /// A paused turn goes back as it is; no text may come between.
     unresolved: bool,
+    output: Option<Output>,
+    /// Tries at structured output after the first.
+    repairs: u32,
+    /// The answer as a value.
+    pub(super) value: Option<Value>,
 }
 
 /// What came from outside at a boundary, and when.
@@ -64,8 +74,11 @@ enum Next {
 }
 
 impl TurnLoop {
-    pub(super) fn new(cx: Arc<RunCx>, seam: Seam, max_turns: Option<u32>) -> Self {
-        let head = Arc::clone(&cx.agent.head);
+    pub(super) fn new(cx: Arc<RunCx>, seam: Seam, max_turns: Option<u32>, output: Option<Output>) -> Self {
+        let mut head = Arc::clone(&cx.agent.head);
+        if let Some(output) = &output {
+            Arc::make_mut(&mut head).output = Some(Arc::clone(&output.schema));
+        }
         Self {
             cx,
             seam,
@@ -81,6 +94,9 @@ impl TurnLoop {
             continued_length: false,
             continued_empty: false,
             unresolved: false,
+            output,
+            repairs: 0,
+            value: None,
         }
     }
 
@@ -140,14 +156,20 @@ impl TurnLoop {
                 Next::Stop(stop) => return Ok(stop),
                 Next::Turn => {
                     boundary = self.boundary(false).await?;
-                    if boundary.input.drain {
-                        return Ok(StopCause::Drained);
+                    match boundary.input.halt {
+                        Some(Halt::Drain) => return Ok(StopCause::Drained),
+                        Some(Halt::Loop) => return Ok(StopCause::LoopGuard),
+                        None => {}
                     }
                 }
                 Next::Ending => {
                     boundary = self.boundary(true).await?;
+                    let steered = !boundary.input.steering.is_empty();
+                    if !steered && boundary.input.halt.is_none() && !self.is_aborted() && self.repair_output()? {
+                        continue;
+                    }
                     let follow_up = boundary.input.follow_up.take();
-                    if boundary.input.drain
+                    if boundary.input.halt.is_some()
                         || self.turns_are_up()
                         || (boundary.input.steering.is_empty() && follow_up.is_none())
                     {
@@ -160,6 +182,28 @@ impl TurnLoop {
                 }
             }
         }
+    }
+
+    /// Reads the answer as what was asked for. True when the model is asked to mend it.
+    fn repair_output(&mut self) -> Result<bool, RunErrorKind> {
+        let Some(output) = &self.output else { return Ok(false) };
+        let wrong = match output.read(&self.text) {
+            Ok(value) => {
+                self.value = Some(value);
+                return Ok(false);
+            }
+            Err(wrong) => wrong,
+        };
+        if self.repairs >= MAX_REPAIRS || self.turns_are_up() {
+            return Err(RunErrorKind::Output(wrong));
+        }
+        self.repairs += 1;
+        let text = format!("{wrong}\n\n{}", output.instruction());
+        let history = self.cx.agent.session.history();
+        let Some(last) = history.last().cloned() else { return Err(RunErrorKind::Output(wrong)) };
+        drop(history);
+        self.push_text(&last, TurnOrigin::Repair, &text, last.created_at);
+        Ok(true)
     }
 
     fn turns_are_up(&self) -> bool {
@@ -176,7 +220,10 @@ impl TurnLoop {
         // Checked before anything is stored, sent or recorded.
         cx.agent.provider.check(&self.head.model, &blocks).map_err(provider_error)?;
         self.load_state().await?;
-        let start = StartJob { cx: Arc::clone(&cx), prompt: blocks, session_turns: cx.agent.session.len() };
+        let native = cx.agent.provider.capabilities(&self.head.model).native_structured_output;
+        let instruction = self.output.as_ref().filter(|_| !native).map(Output::instruction);
+        let session_turns = cx.agent.session.len();
+        let start = StartJob { cx: Arc::clone(&cx), prompt: blocks, session_turns, instruction };
         let started = self.step(start).await?;
         let at = cx.time(started.at).await;
         if let Some((hook, message)) = started.out.failed {
@@ -262,7 +309,7 @@ impl TurnLoop {
     async fn boundary(&mut self, ending: bool) -> Result<Boundary, RunErrorKind> {
         let handle = &self.cx.agent.handle;
         let news = handle.has_queued(QueueKind::Steering)
-            || handle.draining()
+            || handle.halt().is_some()
             || (ending && handle.has_queued(QueueKind::FollowUp));
         if !self.seam.is_durable() && !news {
             return Ok(Boundary::default());
@@ -353,8 +400,8 @@ impl TurnLoop {
             self.text = turn.text();
             batch = self.answer_calls(turn, turn_id, visible.as_deref(), cut, finish).await?;
         }
-        if let (Some(turn), Some(usage)) = (&turn, usage) {
-            if cx.firing.has::<TurnAfter>() {
+        if let Some(usage) = usage {
+            if let Some(turn) = turn.as_ref().filter(|_| cx.firing.has::<TurnAfter>()) {
                 let mut hook_cx = TurnAfterCx::new(&cx.firing.base, self.number, turn, &usage, &batch.summaries);
                 cx.firing.observe::<TurnAfter>(&mut hook_cx).await;
             }
@@ -383,7 +430,7 @@ impl TurnLoop {
             turn_id: turn_id.to_string(),
             parent_run_id: self.cx.info.parent_run_id.as_deref().map(ToOwned::to_owned),
             depth: self.cx.info.depth,
-            kind: UsageKind::Turn,
+            kind: if self.repairs > 0 && self.value.is_none() { UsageKind::Repair } else { UsageKind::Turn },
             complete: out.complete,
             attempts: out.attempts,
             ..TurnUsage::default()

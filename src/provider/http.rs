@@ -5,7 +5,7 @@ use std::fmt;
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, Waker};
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures::stream::{self, BoxStream};
@@ -67,8 +67,8 @@ impl RawResponse {
         match self.header("x-should-retry").map(str::trim) {
             Some(word) if word.eq_ignore_ascii_case("true") => error.should_retry = Some(true),
             Some(word) if word.eq_ignore_ascii_case("false") => error.should_retry = Some(false),
-            // A conflict is over the next time; its kind alone would not say so.
-            _ if self.status == 409 => error.should_retry = error.should_retry.or(Some(true)),
+            // A conflict is over the next time, and "too early" is over soon; their kinds alone would not say so.
+            _ if matches!(self.status, 409 | 425) => error.should_retry = error.should_retry.or(Some(true)),
             _ => {}
         }
         if error.request_id.is_none() {
@@ -417,7 +417,7 @@ pub(crate) fn retry_after(headers: &[(String, String)]) -> Option<Duration> {
     let until = httpdate::parse_http_date(header(headers, "retry-after")?.trim()).ok()?;
     let now = match header(headers, "date").and_then(|date| httpdate::parse_http_date(date.trim()).ok()) {
         Some(date) => date,
-        None => UNIX_EPOCH.checked_add(UNIX_EPOCH.elapsed().ok()?)?,
+        None => crate::clock::wall_time(),
     };
     Some(until.duration_since(now).unwrap_or(Duration::ZERO))
 }
@@ -430,8 +430,9 @@ pub(crate) const fn kind_of_status(status: u16) -> ProviderErrorKind {
         408 | 504 => ProviderErrorKind::Timeout,
         429 => ProviderErrorKind::RateLimited,
         503 | 529 => ProviderErrorKind::Overloaded,
+        // What a server never does it will not do the next time.
+        400..=499 | 501 => ProviderErrorKind::Invalid,
         500..=599 => ProviderErrorKind::Server,
-        400..=499 => ProviderErrorKind::Invalid,
         _ => ProviderErrorKind::Protocol,
     }
 }

@@ -1,5 +1,3 @@
-//! JSON strings read without a parser, for the fast paths of the wires.
-
 /// Bytes that end the plain part of a string: its quote, an escape, what JSON forbids.
 const STOPS: [bool; 256] = {
     let mut stops = [false; 256];
@@ -92,5 +90,14 @@ mod tests {
         }
         assert_eq!(json_string(b"\xff\""), None);
         assert_eq!(json_string(b"a\"tail"), Some(("a".to_owned(), &b"\"tail"[..])));
+    }
+
+    #[test]
+    fn what_needs_no_parser_is_read_and_the_rest_is_left() {
+        let read = |json: &str| json_string(json.as_bytes()).map(|(text, rest)| (text, rest.to_vec()));
+        assert_eq!(read(r#"a\n\"b","#), Some(("a\n\"b".to_owned(), b"\",".to_vec())));
+        for left in ["no end", "\\u00e9\"", "\n\"", "\\"] {
+            assert_eq!(read(left), None, "{left:?}");
+        }
     }
 }

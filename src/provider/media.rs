@@ -10,7 +10,8 @@ use crate::types::{Document, Media, MediaSource};
 /// How many base64 characters are looked at.
 const SNIFFED: usize = 64;
 
-/// The media type to send: what the bytes say, else what was declared.
+/// The media type to send: what the bytes say, else what was declared. `None` too when the declared type would show in
+/// the bytes and does not: some vendors refuse the request for it, and every later one of that conversation.
 pub(crate) fn media_type(media: &Media) -> Option<&str> {
     let declared = media.media_type.as_deref().map(str::trim).filter(|text| !text.is_empty());
     let MediaSource::Data(data) = &media.source else { return declared };
@@ -20,8 +21,13 @@ pub(crate) fn media_type(media: &Media) -> Option<&str> {
         (Some("audio/ogg"), Some(declared)) if declared.ends_with("/ogg") => Some(declared),
         (Some("video/webm"), Some(declared)) if declared.ends_with("/webm") => Some(declared),
         (Some(sniffed), _) => Some(sniffed),
-        (None, declared) => declared,
+        (None, declared) => declared.filter(|declared| !always_shows(declared)),
     }
+}
+
+/// Types whose every file begins in a way that [`sniff`] knows.
+fn always_shows(declared: &str) -> bool {
+    matches!(declared, "image/png" | "image/jpeg" | "image/jpg" | "image/gif" | "image/webp" | "application/pdf")
 }
 
 fn is_mp4_family(declared: &str) -> bool {
@@ -112,6 +118,12 @@ mod tests {
         assert_eq!(media_type(&Media::new(None, MediaSource::Data(png))), Some("image/png"));
         assert_eq!(media_type(&Media::base64("image/svg+xml", data(b"<svg/>"))), Some("image/svg+xml"));
         assert_eq!(media_type(&Media::url("https://x.test/a.png")), None);
+        for declared in ["image/png", "image/jpeg", "application/pdf"] {
+            for bytes in [&b""[..], b"hello world"] {
+                assert_eq!(media_type(&Media::base64(declared, data(bytes))), None, "{declared}");
+            }
+        }
+        assert_eq!(media_type(&Media::base64("image/tiff", data(b"hello world"))), Some("image/tiff"));
     }
 
     #[test]

@@ -5,28 +5,49 @@
 
 #[cfg(feature = "anthropic")]
 mod anthropic;
+#[cfg(feature = "http")]
+#[allow(dead_code, reason = "used by the wires")]
+mod arguments;
 mod capabilities;
+#[cfg(feature = "http")]
+#[allow(dead_code, reason = "used by the wires")]
+mod delay;
+#[cfg(feature = "openai")]
+mod delta_shape;
 mod error;
 mod event;
 mod history;
 #[cfg(feature = "http")]
 #[allow(dead_code, reason = "used by the wires")]
 mod http;
+#[cfg(feature = "http")]
 #[allow(dead_code, reason = "used by the wires")]
 mod json_string;
+#[cfg(feature = "http")]
+#[allow(dead_code, reason = "used by the wires")]
+mod lenient;
 #[allow(dead_code, reason = "used by the wires")]
 mod media;
 #[allow(dead_code, reason = "used by the wires")]
 mod names;
 #[cfg(feature = "openai")]
 pub mod openai_chat;
+#[cfg(feature = "openai")]
+mod openai_error;
+#[cfg(feature = "openai")]
+pub mod openai_responses;
 #[allow(dead_code, reason = "used by the wires")]
 mod outgoing;
+mod output_schema;
+mod prices;
 mod request;
 mod retry;
 #[allow(dead_code, reason = "used by the wires")]
 mod secret;
 pub mod sse;
+#[cfg(feature = "http")]
+#[allow(dead_code, reason = "used by the wires")]
+mod vendor_words;
 #[cfg(feature = "http")]
 #[allow(dead_code, reason = "used by the wires")]
 mod wire;
@@ -48,6 +69,8 @@ pub use history::{BodyCache, EncodedBody, History, HistoryTurn};
 pub use http::{HttpOptions, RawResponse};
 #[cfg(feature = "openai")]
 pub use openai_chat::{ChatProfile, OpenAiChat};
+pub use output_schema::OutputSchema;
+pub use prices::{PriceBook, Rates};
 pub use request::{
     ModelRequest, ReaderAway, RequestContext, RequestHead, ThinkingLevel, ToolChoice, ToolDefinition, ToolNames,
     WireObserver, WireRequest, WireResponse,

@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 use serde_json::Value;
-use serde_json::value::{RawValue, to_raw_value};
+use serde_json::value::RawValue;
 
+use super::super::arguments::object;
 use super::super::names::{NameRule, call_id};
 use super::super::{ToolNames, media};
 use super::Wire;
@@ -140,7 +141,7 @@ impl<'a> Blocks<'a> {
         Block::ToolUse {
             id: call_id(&call.id, MAX_CALL_ID),
             name: NameRule::PORTABLE.wire_name(self.names.display(&call.name)),
-            input: input(&call.arguments),
+            input: object(&call.arguments),
             state,
         }
     }
@@ -246,17 +247,4 @@ fn is_portable(citations: &str) -> bool {
     }
     serde_json::from_str::<Vec<Citation<'_>>>(citations)
         .is_ok_and(|citations| citations.iter().all(|citation| citation.kind == "web_search_result_location"))
-}
-
-/// The arguments as the object that the wire wants.
-fn input(arguments: &str) -> Cow<'_, RawValue> {
-    let arguments = arguments.trim();
-    let text = if arguments.is_empty() { "{}" } else { arguments };
-    match serde_json::from_str::<&RawValue>(text) {
-        Ok(raw) if raw.get().starts_with('{') => Cow::Borrowed(raw),
-        _ => {
-            let wrapped = to_raw_value(&BTreeMap::from([("INVALID_JSON", arguments)]));
-            wrapped.map_or(Cow::Borrowed(RawValue::NULL), Cow::Owned)
-        }
-    }
 }

@@ -1,13 +1,13 @@
 use serde_json::Value;
 
+use super::super::delay::{delay_hint, retry_info};
 use super::super::http::{excerpt, is_html, kind_of_status};
+use super::super::vendor_words::{OVERFLOW_TEXTS, OVERFLOW_WORDS, QUOTA_WORDS, is_overlong_content};
 use super::super::{ProviderError, ProviderErrorKind};
 use super::Wire;
 
-/// Texts of an overflow: the vendor's own, and those of servers that speak its wire.
-const OVERFLOW: [&str; 8] = [
-    "prompt is too long",
-    "exceed context limit",
+/// Texts of an overflow at servers that speak this wire, beside those that all are checked for.
+const OVERFLOW: [&str; 6] = [
     "exceeds the context",
     "context size",
     "context window",
@@ -15,7 +15,7 @@ const OVERFLOW: [&str; 8] = [
     "maximum number of tokens allowed",
     "too many prompt tokens",
 ];
-/// Texts and codes of money that ran out, whatever the status.
+/// Texts and parts of codes of money that ran out, whatever the status, beside the words that all are checked for.
 const QUOTA: [&str; 8] = [
     "credit balance is too low",
     "spend limit",
@@ -50,8 +50,16 @@ pub(super) fn from_body(wire: &Wire, status: Option<u16>, body: &[u8]) -> Provid
     let status = status.or(inner_status.filter(|status| (400..600).contains(status)));
 
     let kind = kind_of(own_type.as_deref(), status, code.as_deref(), &message);
+    // Clouds that host the models put a delay into the body.
+    let retry_after = match kind {
+        ProviderErrorKind::RateLimited | ProviderErrorKind::Overloaded => {
+            error.as_object().and_then(retry_info).or_else(|| delay_hint(&message))
+        }
+        _ => None,
+    };
     let mut result = wire.error(kind, message);
     result.status = status;
+    result.retry_after = retry_after;
     result.code = code;
     result.request_id = text(&parsed, "request_id");
     // A conflict is over the next time.
@@ -94,11 +102,16 @@ fn kind_of(own_type: Option<&str>, status: Option<u16>, code: Option<&str>, mess
         // An error event of unknown type.
         (None, None) => Kind::Server,
     };
+    let has = |known: &[&str]| [own_type, code].into_iter().flatten().any(|word| known.contains(&word));
+    let out_of_money =
+        || has(QUOTA_WORDS) || code.is_some_and(|code| QUOTA.iter().any(|text| code.contains(text))) || says(&QUOTA);
+    let too_long = || {
+        let overlong = code.is_some_and(|code| is_overlong_content(code, &message));
+        status == Some(413) || says(&OVERFLOW) || says(OVERFLOW_TEXTS) || has(OVERFLOW_WORDS) || overlong
+    };
     match kind {
-        _ if code.is_some_and(|code| QUOTA.iter().any(|text| code.contains(text))) || says(&QUOTA) => Kind::Quota,
-        Kind::Invalid if status == Some(413) || says(&OVERFLOW) || code == Some("context_length_exceeded") => {
-            Kind::ContextOverflow
-        }
+        _ if out_of_money() => Kind::Quota,
+        Kind::Invalid if too_long() => Kind::ContextOverflow,
         // llama.cpp reports an overflow with status 500 in older builds.
         Kind::Server if says(&["context size", "context window"]) => Kind::ContextOverflow,
         kind => kind,
@@ -107,6 +120,8 @@ fn kind_of(own_type: Option<&str>, status: Option<u16>, code: Option<&str>, mess
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use ProviderErrorKind as Kind;
 
@@ -158,6 +173,27 @@ mod tests {
         let cap = r#"{"error":{"type":"rate_limit_error","message":"x","details":{"error_code":"enforced_spend_limit_reached"}}}"#;
         let error = of(429, cap);
         assert_eq!((error.kind, error.code.as_deref()), (Kind::Quota, Some("enforced_spend_limit_reached")));
+    }
+
+    #[test]
+    fn errors_of_other_vendors_are_passed_on_by_proxies() {
+        let foreign =
+            |code: &str, message: &str| serde_json::json!({"error": {"code": code, "message": message}}).to_string();
+        assert_eq!(of(429, r#"{"type":"usage_limit_reached","message":"x"}"#).kind, Kind::Quota);
+        assert_eq!(of(400, &foreign("1261", "Prompt too long")).kind, Kind::ContextOverflow);
+        let long = |place: &str| foreign("string_above_max_length", &format!("Invalid '{place}': string too long."));
+        assert_eq!(of(400, &long("input[5].content[1].text")).kind, Kind::ContextOverflow);
+        assert_eq!(of(400, &long("messages[2].tool_calls[0].id")).kind, Kind::Invalid);
+    }
+
+    #[test]
+    fn a_delay_in_the_body_is_the_servers() {
+        let weekly = of(429, &own("rate_limit_error", "Weekly usage limit reached. Resets in 6hr 29min."));
+        let expected = Some(Duration::from_secs(6 * 3600 + 29 * 60));
+        assert_eq!((weekly.kind, weekly.retry_after), (Kind::RateLimited, expected));
+        let cloud = r#"{"error":{"status":"RESOURCE_EXHAUSTED","message":"quota","details":[{"retryDelay":"34s"}]}}"#;
+        assert_eq!(of(429, cloud).retry_after, Some(Duration::from_secs(34)));
+        assert_eq!(of(400, &own("invalid_request_error", "try again in 5s")).retry_after, None);
     }
 
     #[test]

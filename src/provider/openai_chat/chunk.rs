@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
-use super::lenient::{Few, Index, Str};
+use crate::provider::lenient::{Few, Index, Str};
 
 #[derive(Deserialize, Default)]
 #[serde(default)]

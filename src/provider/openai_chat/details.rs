@@ -4,7 +4,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-use super::lenient::{Few, Index, Str};
+use crate::provider::lenient::{Few, Index, Str};
 
 /// A piece of `reasoning_details` as it streams.
 #[derive(Deserialize, Default)]

@@ -134,10 +134,9 @@ impl<'p> Accepts<'p> {
         }
         let url = match &media.source {
             MediaSource::Data(base64) => {
-                let media_type = media_type(media).unwrap_or("image/png");
-                if !media_type.starts_with("image/") {
+                let Some(media_type) = media_type(media).filter(|known| known.starts_with("image/")) else {
                     return Err("its bytes are no image");
-                }
+                };
                 if self.profile.image_types.as_ref().is_some_and(|types| !types.contains(&media_type)) {
                     return Err("this vendor does not take images of its type");
                 }

@@ -2,6 +2,7 @@ use std::borrow::Cow;
 
 use super::thinking::ThinkingRule;
 use crate::provider::names;
+use crate::provider::openai_error::ErrorSource;
 use crate::types::TurnFinishReason;
 
 /// What one vendor of the Chat Completions wire expects and gives. Data only: every vendor runs through the same code.
@@ -77,6 +78,12 @@ pub struct ChatProfile {
     pub finish_words: Cow<'static, [(Cow<'static, str>, TurnFinishReason)]>,
     /// Parts of error texts that mean that the prompt was too long, lower case, beside those every vendor is checked for.
     pub overflow_texts: Cow<'static, [Cow<'static, str>]>,
+}
+
+impl<'a> From<&'a ChatProfile> for ErrorSource<'a> {
+    fn from(profile: &'a ChatProfile) -> Self {
+        Self { provider: &profile.id, overflow_texts: &profile.overflow_texts }
+    }
 }
 
 /// How the key is sent.

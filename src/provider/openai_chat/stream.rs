@@ -7,12 +7,13 @@ use serde_json::value::RawValue;
 use super::calls::{BadCall, CallPiece, CallSink, Calls};
 use super::chunk::{Choice, Chunk, Content, Delta, Function, Part};
 use super::details::{Details, piece_text};
-use super::fast::{DeltaKind, Shape};
+use super::finish;
 use super::profile::ChatProfile;
 use super::usage::Usage;
-use super::{error, finish};
+use crate::provider::delta_shape::Shape;
 use crate::provider::http::excerpt;
 use crate::provider::names::NameTable;
+use crate::provider::openai_error;
 use crate::provider::wire::{Decoder, Events, json_error, repair};
 use crate::provider::{ProviderError, ProviderErrorKind, StreamEvent, UsageSnapshot};
 use crate::types::{SignatureProducer, TurnFinishReason};
@@ -40,9 +41,20 @@ pub(super) struct ChatDecoder {
     answered: bool,
     refused: bool,
     reason: Option<String>,
-    shape: Shape,
+    shape: Shape<DeltaKind>,
     /// The response names a time to wait.
     may_retry: bool,
+}
+
+/// What a delta of the remembered shape does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum DeltaKind {
+    /// Text of a block.
+    Text(u32),
+    /// Reasoning of a block.
+    Thinking(u32),
+    /// Arguments of the last call.
+    Arguments(u32),
 }
 
 /// The block to which text or reasoning is added.
@@ -125,8 +137,10 @@ impl ChatDecoder {
     fn chunk_error(&self, raw: &RawValue, data: &str) -> ProviderError {
         // The code may stand beside the error, so the whole chunk is read; with choices, the error alone.
         match serde_json::from_str::<Value>(data) {
-            Ok(value) if value.get("choices").is_none() => error::from_body(&self.profile, None, data.as_bytes()),
-            _ => error::from_stream(&self.profile, raw.get()),
+            Ok(value) if value.get("choices").is_none() => {
+                openai_error::from_body(&*self.profile, None, data.as_bytes())
+            }
+            _ => openai_error::from_stream(&*self.profile, raw.get()),
         }
     }
 
@@ -369,7 +383,7 @@ impl Decoder for ChatDecoder {
     fn event(&mut self, name: &str, data: &str, out: &mut Events) -> Result<(), ProviderError> {
         if name == "error" {
             let _ = self.end_calls(true, out);
-            return Err(error::from_stream(&self.profile, data));
+            return Err(openai_error::from_stream(&*self.profile, data));
         }
         if data.trim() == "[DONE]" {
             // No finish reason at all: Snowflake never sends one.
@@ -389,10 +403,10 @@ impl Decoder for ChatDecoder {
 
     fn body(&mut self, body: &[u8], out: &mut Events) -> Result<(), ProviderError> {
         let text = String::from_utf8_lossy(body);
-        let is_error = || serde_json::from_str::<Value>(&text).is_ok_and(|value| error::is_error(&value));
+        let is_error = || serde_json::from_str::<Value>(&text).is_ok_and(|value| openai_error::is_error(&value));
         let chunk = match serde_json::from_str::<Chunk<'_>>(&text) {
             Ok(chunk) => chunk,
-            Err(_) if is_error() => return Err(error::from_body(&self.profile, None, body)),
+            Err(_) if is_error() => return Err(openai_error::from_body(&*self.profile, None, body)),
             Err(problem) => match repair(&text) {
                 Some(repaired) => return self.body(repaired.as_bytes(), out),
                 None => return Err(json_error(&self.profile.id, &problem, body)),
@@ -400,7 +414,7 @@ impl Decoder for ChatDecoder {
         };
         if chunk.choices.is_empty() {
             if is_error() {
-                return Err(error::from_body(&self.profile, None, body));
+                return Err(openai_error::from_body(&*self.profile, None, body));
             }
             let mut error = self.failed(ProviderErrorKind::Protocol, "a response without choices");
             error.body_excerpt = Some(excerpt(body));
@@ -424,7 +438,7 @@ impl Decoder for ChatDecoder {
     }
 
     fn status_error(&self, status: u16, body: &[u8]) -> ProviderError {
-        let mut error = error::from_body(&self.profile, Some(status), body);
+        let mut error = openai_error::from_body(&*self.profile, Some(status), body);
         if self.may_retry && status == 402 {
             // OpenRouter: the budget is taken by requests in flight.
             error.kind = ProviderErrorKind::RateLimited;

@@ -1,9 +1,9 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::lenient::Count;
 use super::profile::UsageStyle;
 use crate::provider::UsageSnapshot;
+use crate::provider::lenient::Count;
 use crate::types::{NanoUsd, TokenUsage};
 
 /// Usage counts as vendors spell them. The same number stands under one name or another.

@@ -133,6 +133,18 @@ impl HttpReply {
         self
     }
 
+    /// The same body in chunks of at most `size` bytes (0 counts as 1).
+    pub fn recut(mut self, size: usize) -> Self {
+        let steps = std::mem::take(&mut self.body);
+        for step in steps {
+            match step {
+                Step::Send(bytes) => self = self.cut_every(bytes, size),
+                other => self.body.push(other),
+            }
+        }
+        self
+    }
+
     /// Waits at this place of the body.
     pub fn delay(mut self, time: Duration) -> Self {
         self.body.push(Step::Delay(time));

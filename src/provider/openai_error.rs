@@ -1,9 +1,22 @@
+//! Errors of OpenAI's APIs and of what speaks them, whatever their shape.
+
+use std::borrow::Cow;
 use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-use super::profile::ChatProfile;
-use crate::provider::{ProviderError, ProviderErrorKind};
+use super::delay::{delay_hint, retry_info};
+use super::vendor_words::{OVERFLOW_TEXTS, OVERFLOW_WORDS, QUOTA_WORDS, is_overlong_content};
+use super::{ProviderError, ProviderErrorKind};
+
+/// Whose errors are read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ErrorSource<'a> {
+    /// The provider's id.
+    pub(crate) provider: &'a str,
+    /// Parts of texts that mean an overflow, lower case, beside those that everybody's are checked for.
+    pub(crate) overflow_texts: &'a [Cow<'static, str>],
+}
 
 /// What an error body says, in whatever shape.
 #[derive(Debug, Default, PartialEq)]
@@ -21,10 +34,11 @@ struct Said {
 /// An error from a refused request, or from a 200 whose body is an error.
 ///
 /// `status` and what stands in the headers are filled in by the caller where they are known.
-pub(super) fn from_body(profile: &ChatProfile, status: Option<u16>, body: &[u8]) -> ProviderError {
+pub(crate) fn from_body<'a>(source: impl Into<ErrorSource<'a>>, status: Option<u16>, body: &[u8]) -> ProviderError {
+    let source = source.into();
     let said = serde_json::from_slice::<Value>(body).ok().and_then(|value| read(&value));
     match said {
-        Some(said) => build(profile, status, said),
+        Some(said) => build(source, status, said),
         None => {
             let text = String::from_utf8_lossy(body.get(..EXCERPT_BYTES).unwrap_or(body)).trim().to_owned();
             let code = status.unwrap_or(0);
@@ -34,24 +48,25 @@ pub(super) fn from_body(profile: &ChatProfile, status: Option<u16>, body: &[u8])
                 format!("an error page that is not JSON (HTTP {code})")
             };
             // The body may still say it: overflow is told in plain text at some servers, and by nothing at Cerebras.
-            let kind = kind_of(profile, status, &[], &text, text.is_empty());
+            let kind = kind_of(source, status, &[], &text, text.is_empty());
             ProviderError {
                 status,
                 body_excerpt: (!text.is_empty()).then_some(text),
-                ..ProviderError::new(kind, &*profile.id, message)
+                ..ProviderError::new(kind, source.provider, message)
             }
         }
     }
 }
 
 /// An error that came inside a stream.
-pub(super) fn from_stream(profile: &ChatProfile, json: &str) -> ProviderError {
+pub(crate) fn from_stream<'a>(source: impl Into<ErrorSource<'a>>, json: &str) -> ProviderError {
+    let source = source.into();
     let said = serde_json::from_str::<Value>(json).ok().and_then(|value| read(&value));
-    build(profile, None, said.unwrap_or_else(|| Said { message: clip(json, EXCERPT_BYTES), ..Said::default() }))
+    build(source, None, said.unwrap_or_else(|| Said { message: clip(json, EXCERPT_BYTES), ..Said::default() }))
 }
 
 /// Whether a JSON body without choices is an error in one of the flat shapes.
-pub(super) fn is_error(body: &Value) -> bool {
+pub(crate) fn is_error(body: &Value) -> bool {
     read(body).is_some()
 }
 
@@ -59,9 +74,9 @@ const EXCERPT_BYTES: usize = 1024;
 /// Parts of messages that come from elsewhere are cut there.
 const UPSTREAM_BYTES: usize = 512;
 
-fn build(profile: &ChatProfile, status: Option<u16>, said: Said) -> ProviderError {
+fn build(source: ErrorSource<'_>, status: Option<u16>, said: Said) -> ProviderError {
     let status = status.filter(|status| *status >= 400).or(said.status);
-    let kind = kind_of(profile, status, &said.words, &said.message, false);
+    let kind = kind_of(source, status, &said.words, &said.message, false);
     // The model's own call was malformed; another try may not be.
     let should_retry = said.words.iter().any(|word| word == "tool_use_failed").then_some(true);
     let retry_after = match kind {
@@ -75,7 +90,7 @@ fn build(profile: &ChatProfile, status: Option<u16>, said: Said) -> ProviderErro
         code: said.code,
         retry_after,
         should_retry,
-        ..ProviderError::new(kind, &*profile.id, said.message)
+        ..ProviderError::new(kind, source.provider, said.message)
     }
 }
 
@@ -174,13 +189,6 @@ fn read_upstream(metadata: &Map<String, Value>, said: &mut Said) {
     }
 }
 
-/// `google.rpc.RetryInfo` among the details.
-fn retry_info(error: &Map<String, Value>) -> Option<Duration> {
-    let details = error.get("details")?.as_array()?;
-    let delay = details.iter().find_map(|detail| detail.get("retryDelay"))?.as_str()?;
-    parse_delay(delay)
-}
-
 fn status_of(value: &Value) -> Option<u16> {
     let number = match value {
         Value::Number(number) => number.as_u64()?,
@@ -195,57 +203,10 @@ fn clip(text: &str, bytes: usize) -> String {
     text.get(..end).unwrap_or_default().to_owned()
 }
 
-/// Words of the vendors that decide by themselves, whatever the status.
-const QUOTA_WORDS: &[&str] = &[
-    "insufficient_quota",
-    "credit_balance_exhausted",
-    "billing_hard_limit_reached",
-    "billing_not_active",
-    "insufficient_balance",
-    "insufficient_credits",
-    "usage_limit_reached",
-    "usage_limit_exceeded",
-    "payment_required",
-    "exceeded_current_quota_error",
-    // Z.ai: account in arrears, plan limit.
-    "1113",
-    "1308",
-];
-
-const OVERFLOW_WORDS: &[&str] = &[
-    "context_length_exceeded",
-    "exceed_context_size_error",
-    "context_window_exceeded",
-    "too_many_prompt_tokens",
-    "model_context_window_exceeded",
-    "request_too_large",
-    "1261",
-];
-
-const OVERFLOW_TEXTS: &[&str] = &[
-    "exceeds the context window",
-    "maximum context length",
-    "maximum prompt length is",
-    "reduce the length of the messages",
-    "longer than the model's context length",
-    "exceeds the available context size",
-    "greater than the context length",
-    "exceeded model token limit",
-    "prompt is too long",
-    "prompt too long",
-    "prompt exceeds max length",
-    "range of input length should be",
-    "exceed context limit",
-    "exceeds the maximum number of tokens allowed",
-    "input is too long",
-    "context length exceeded",
-    "context window exceeded",
-];
-
 const RATE_TEXTS: &[&str] = &["rate limit", "too many requests", "tokens per min", "requests per min"];
 
 fn kind_of(
-    profile: &ChatProfile,
+    source: ErrorSource<'_>,
     status: Option<u16>,
     words: &[String],
     message: &str,
@@ -263,10 +224,8 @@ fn kind_of(
         return Kind::RateLimited;
     }
     let limited = says(RATE_TEXTS);
-    let too_long_string = has(&["string_above_max_length"])
-        && (text.contains("content") || text.contains(".text"))
-        && !text.contains(".id'");
-    let vendor_says = profile.overflow_texts.iter().any(|part| text.contains(&**part));
+    let too_long_string = words.iter().any(|word| is_overlong_content(word, &text));
+    let vendor_says = source.overflow_texts.iter().any(|part| text.contains(&**part));
     if !limited && (has(OVERFLOW_WORDS) || too_long_string || says(OVERFLOW_TEXTS) || vendor_says) {
         return Kind::ContextOverflow;
     }
@@ -276,13 +235,13 @@ fn kind_of(
     match status {
         Some(413) => Kind::ContextOverflow,
         // Cerebras refuses a prompt that is too long with a bare 400.
-        Some(400) if no_body && profile.id == "cerebras" => Kind::ContextOverflow,
+        Some(400) if no_body && source.provider == "cerebras" => Kind::ContextOverflow,
         Some(400) if says(&["incorrect api key", "invalid api key", "api key not valid"]) => Kind::Auth,
         Some(401 | 403) => Kind::Auth,
         Some(408 | 504) => Kind::Timeout,
         Some(503 | 529) => Kind::Overloaded,
         // A conflict passes.
-        Some(409 | 500..) => Kind::Server,
+        Some(409 | 500 | 502..) => Kind::Server,
         Some(_) => Kind::Invalid,
         None => kind_by_words(&has, limited, says(&["overloaded", "try again later", "capacity"])),
     }
@@ -309,44 +268,10 @@ fn kind_by_words(has: &dyn Fn(&[&str]) -> bool, limited: bool, overloaded: bool)
     }
 }
 
-/// The delay that an error text asks for: `try again in 1.5s`, `retry in 20ms`, `Resets in 6hr 29min`.
-fn delay_hint(message: &str) -> Option<Duration> {
-    let text = message.to_lowercase();
-    ["try again in ", "retry in ", "retry after ", "resets in ", "reset in "].iter().find_map(|lead| {
-        let (_, rest) = text.split_once(lead)?;
-        parse_delay(rest)
-    })
-}
-
-/// One or more numbers with units, from the beginning of `text`. A bare number is seconds.
-fn parse_delay(text: &str) -> Option<Duration> {
-    let mut rest = text.trim_start();
-    let mut total = None;
-    loop {
-        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
-        let (number, after) = rest.split_at_checked(digits)?;
-        let Ok(number) = number.trim_end_matches('.').parse::<f64>() else { break };
-        let after = after.trim_start();
-        let letters = after.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(after.len());
-        let (unit, after) = after.split_at_checked(letters)?;
-        let seconds = match unit {
-            "ms" | "millisecond" | "milliseconds" => number / 1000.0,
-            "" | "s" | "sec" | "secs" | "second" | "seconds" => number,
-            "m" | "min" | "mins" | "minute" | "minutes" => number * 60.0,
-            "h" | "hr" | "hrs" | "hour" | "hours" => number * 3600.0,
-            "d" | "day" | "days" => number * 86_400.0,
-            _ => break,
-        };
-        let part = Duration::try_from_secs_f64(seconds).ok()?;
-        total = Some(total.unwrap_or(Duration::ZERO).saturating_add(part));
-        rest = after.trim_start();
-    }
-    total
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::provider::openai_chat::ChatProfile;
     use ProviderErrorKind as Kind;
 
     fn error(status: u16, body: &str) -> ProviderError {
@@ -461,14 +386,5 @@ mod tests {
         assert_eq!((groq.kind, groq.should_retry), (Kind::Invalid, Some(true)));
         let local = r#"{"detail":"failed to decode","error":{"message":"failed to decode, try again"}}"#;
         assert_eq!(kind(local), Kind::Server);
-    }
-
-    #[test]
-    fn delays_in_words() {
-        assert_eq!(delay_hint("Resets in 6hr 29min."), Some(Duration::from_secs(6 * 3600 + 29 * 60)));
-        assert_eq!(delay_hint("please retry in 20ms"), Some(Duration::from_millis(20)));
-        assert_eq!(delay_hint("try again in 3 seconds"), Some(Duration::from_secs(3)));
-        assert_eq!(delay_hint("retry shortly"), None);
-        assert_eq!(delay_hint("try again in 99999999999999999999999999d"), None);
     }
 }

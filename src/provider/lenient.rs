@@ -7,19 +7,19 @@ use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Vis
 
 /// A count of tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Count(pub(super) Option<u64>);
+pub(crate) struct Count(pub(crate) Option<u64>);
 
 /// A string, borrowed from the input where it holds no escapes. Empty when absent or not a string.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Str<'a>(pub(super) Cow<'a, str>);
+pub(crate) struct Str<'a>(pub(crate) Cow<'a, str>);
 
 /// A small integer that tells entries apart.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Index(pub(super) Option<i64>);
+pub(crate) struct Index(pub(crate) Option<i64>);
 
 /// A list whose first entry is kept without allocating.
 #[derive(Debug)]
-pub(super) struct Few<T> {
+pub(crate) struct Few<T> {
     first: Option<T>,
     rest: Vec<T>,
 }
@@ -31,7 +31,7 @@ impl<T> Default for Few<T> {
 }
 
 impl<T> Few<T> {
-    pub(super) fn push(&mut self, value: T) {
+    pub(crate) fn push(&mut self, value: T) {
         if self.first.is_none() {
             self.first = Some(value);
         } else {
@@ -39,11 +39,11 @@ impl<T> Few<T> {
         }
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = &T> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
         self.first.iter().chain(&self.rest)
     }
 
-    pub(super) const fn is_empty(&self) -> bool {
+    pub(crate) const fn is_empty(&self) -> bool {
         self.first.is_none()
     }
 }

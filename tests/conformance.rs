@@ -1,0 +1,176 @@
+//! Our own providers, held against the suite that anybody's provider can be held against.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use zidane::provider::{Anthropic, OpenAiChat, Provider};
+use zidane::testing::{HttpReply, ProviderFixture, Saying};
+
+struct AnthropicFixture;
+
+fn events(events: impl IntoIterator<Item = Value>) -> String {
+    events.into_iter().map(|e| format!("event: {}\ndata: {e}\n\n", e["type"].as_str().unwrap())).collect()
+}
+
+impl AnthropicFixture {
+    fn message(blocks: &[(Value, Vec<Value>)], stop: &str) -> Vec<Value> {
+        let mut out =
+            vec![json!({"type": "message_start", "message": {"id": "msg", "type": "message", "role": "assistant",
+            "model": "model", "content": [], "stop_reason": null, "usage": {"input_tokens": 7, "output_tokens": 1}}})];
+        for (index, (start, deltas)) in blocks.iter().enumerate() {
+            out.push(json!({"type": "content_block_start", "index": index, "content_block": start}));
+            for delta in deltas {
+                out.push(json!({"type": "content_block_delta", "index": index, "delta": delta}));
+            }
+            out.push(json!({"type": "content_block_stop", "index": index}));
+        }
+        out.push(json!({"type": "message_delta", "delta": {"stop_reason": stop}, "usage": {"output_tokens": 9}}));
+        out.push(json!({"type": "message_stop"}));
+        out
+    }
+
+    fn text(deltas: &[&str]) -> (Value, Vec<Value>) {
+        let deltas = deltas.iter().map(|text| json!({"type": "text_delta", "text": text})).collect();
+        (json!({"type": "text", "text": ""}), deltas)
+    }
+
+    fn call(id: &str, pieces: &[&str]) -> (Value, Vec<Value>) {
+        let pieces = pieces.iter().map(|json| json!({"type": "input_json_delta", "partial_json": json})).collect();
+        (json!({"type": "tool_use", "id": id, "name": "echo", "input": {}}), pieces)
+    }
+
+    fn error(status: u16, kind: &str, message: &str) -> HttpReply {
+        HttpReply::json(status, json!({"type": "error", "error": {"type": kind, "message": message}}).to_string())
+    }
+}
+
+impl ProviderFixture for AnthropicFixture {
+    fn provider(&self, base_url: &str) -> Arc<dyn Provider> {
+        Arc::new(Anthropic::builder().api_key("conformance-key").base_url(base_url).build().unwrap())
+    }
+
+    fn reply(&self, saying: Saying) -> Option<HttpReply> {
+        let (text, call) = (Self::text, Self::call);
+        let sse = |blocks: &[(Value, Vec<Value>)], stop| HttpReply::sse(events(Self::message(blocks, stop)));
+        let half = || Self::message(&[text(&["Half"])], "end_turn").into_iter().take(3).collect::<Vec<_>>();
+        Some(match saying {
+            Saying::Text => sse(&[text(&["Hello, ", "wörld", " 🌍"])], "end_turn"),
+            Saying::Call => sse(&[text(&["Let me."]), call("call-1", &["", "{\"n\": ", "1}"])], "tool_use"),
+            Saying::TwoCalls => sse(&[call("a", &["{\"n\": 1}"]), call("b", &["{\"n\": 2}"])], "tool_use"),
+            Saying::EmptyCall => sse(&[call("a", &[""])], "tool_use"),
+            Saying::Length => sse(&[text(&["Half"])], "max_tokens"),
+            Saying::CutCall => sse(&[text(&["Half"]), call("a", &["{\"n\": "])], "max_tokens"),
+            Saying::Refusal => sse(&[text(&["I"])], "refusal"),
+            Saying::UnknownFinish => sse(&[text(&["Hm"])], "sideways"),
+            Saying::UnknownEvent => {
+                let mut message = Self::message(&[text(&["Hel", "lo"])], "end_turn");
+                message.insert(3, json!({"type": "weather_report", "sky": "clear"}));
+                HttpReply::sse(events(message))
+            }
+            Saying::Truncated => HttpReply::sse(events(half())),
+            Saying::OverloadedInStream => {
+                let error = json!({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}});
+                HttpReply::sse(events(half().into_iter().chain([error])))
+            }
+            Saying::Unauthorized => Self::error(401, "authentication_error", "invalid x-api-key conformance-key"),
+            Saying::NoSuchModel => Self::error(404, "not_found_error", "model: model"),
+            Saying::RateLimited => Self::error(429, "rate_limit_error", "slow down").header("retry-after", "3"),
+            Saying::Overloaded => Self::error(529, "overloaded_error", "Overloaded"),
+            Saying::ContextOverflow => {
+                Self::error(400, "invalid_request_error", "prompt is too long: 210000 tokens > 200000 maximum")
+            }
+            _ => return None,
+        })
+    }
+}
+
+struct ChatFixture;
+
+impl ChatFixture {
+    fn chunk(delta: &Value, finish: Option<&str>) -> String {
+        let choice = json!({"index": 0, "delta": delta, "finish_reason": finish});
+        let chunk = json!({"id": "c", "object": "chat.completion.chunk", "model": "model", "choices": [choice]});
+        format!("data: {chunk}\n\n")
+    }
+
+    fn stream(deltas: &[Value], finish: &str) -> HttpReply {
+        let usage = json!({"id": "c", "object": "chat.completion.chunk", "model": "model", "choices": [],
+            "usage": {"prompt_tokens": 7, "completion_tokens": 9, "total_tokens": 16}});
+        let body: String = deltas.iter().map(|delta| Self::chunk(delta, None)).collect();
+        HttpReply::sse(format!("{body}{}data: {usage}\n\ndata: [DONE]\n\n", Self::chunk(&json!({}), Some(finish))))
+    }
+
+    fn text(text: &str) -> Value {
+        json!({ "content": text })
+    }
+
+    fn call(index: u32, id: Option<&str>, arguments: &str) -> Value {
+        match id {
+            Some(id) => json!({"tool_calls": [{"index": index, "id": id, "type": "function",
+                "function": {"name": "echo", "arguments": arguments}}]}),
+            None => json!({"tool_calls": [{"index": index, "function": {"arguments": arguments}}]}),
+        }
+    }
+
+    fn error(status: u16, kind: &str, code: &str, message: &str) -> HttpReply {
+        HttpReply::json(
+            status,
+            json!({"error": {"message": message, "type": kind, "param": null, "code": code}}).to_string(),
+        )
+    }
+}
+
+impl ProviderFixture for ChatFixture {
+    fn provider(&self, base_url: &str) -> Arc<dyn Provider> {
+        Arc::new(OpenAiChat::builder().api_key("conformance-key").base_url(base_url).build().unwrap())
+    }
+
+    fn reply(&self, saying: Saying) -> Option<HttpReply> {
+        let (text, call, stream) = (Self::text, Self::call, Self::stream);
+        Some(match saying {
+            Saying::Text => stream(&[text("Hello, "), text("wörld"), text(" 🌍")], "stop"),
+            Saying::Call => stream(
+                &[text("Let me."), call(0, Some("call-1"), ""), call(0, None, "{\"n\": "), call(0, None, "1}")],
+                "tool_calls",
+            ),
+            Saying::TwoCalls => {
+                stream(&[call(0, Some("a"), "{\"n\": 1}"), call(1, Some("b"), "{\"n\": 2}")], "tool_calls")
+            }
+            Saying::EmptyCall => stream(&[call(0, Some("a"), "")], "tool_calls"),
+            Saying::Length => stream(&[text("Half")], "length"),
+            Saying::CutCall => stream(&[text("Half"), call(0, Some("a"), "{\"n\": ")], "length"),
+            Saying::Refusal => stream(&[json!({"refusal": "No."})], "stop"),
+            Saying::UnknownFinish => stream(&[text("Hm")], "sideways"),
+            Saying::UnknownEvent => {
+                let odd = "event: weather\ndata: {\"sky\": \"clear\"}\n\n";
+                let rest = format!("{}data: [DONE]\n\n", Self::chunk(&json!({}), Some("stop")));
+                HttpReply::sse(Self::chunk(&text("Hel"), None) + odd + &Self::chunk(&text("lo"), None) + &rest)
+            }
+            Saying::Truncated => HttpReply::sse(Self::chunk(&text("Half"), None)),
+            Saying::OverloadedInStream => {
+                let error =
+                    json!({"error": {"message": "Overloaded", "type": "server_error", "code": "server_is_overloaded"}});
+                HttpReply::sse(format!("{}data: {error}\n\n", Self::chunk(&text("Half"), None)))
+            }
+            Saying::Unauthorized => {
+                Self::error(401, "invalid_request_error", "invalid_api_key", "Incorrect API key: conformance-key")
+            }
+            Saying::NoSuchModel => Self::error(404, "invalid_request_error", "model_not_found", "no such model"),
+            Saying::RateLimited => {
+                Self::error(429, "requests", "rate_limit_exceeded", "slow down").header("retry-after", "3")
+            }
+            Saying::Overloaded => Self::error(503, "service_unavailable_error", "server_is_overloaded", "busy"),
+            Saying::ContextOverflow => Self::error(
+                400,
+                "invalid_request_error",
+                "context_length_exceeded",
+                "This model's maximum context length is 128000 tokens.",
+            ),
+            _ => return None,
+        })
+    }
+}
+
+zidane::provider_conformance!(anthropic, AnthropicFixture);
+zidane::provider_conformance!(openai_chat, ChatFixture);

@@ -1,0 +1,249 @@
+//! Form `text`: pure functions, by name. They are the crate's own business, so what they do is seen in requests.
+
+use std::collections::BTreeMap;
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+use zidane::provider::openai_chat::ChatProfile;
+use zidane::provider::{
+    History, HttpOptions, ModelRequest, Provider, ProviderError, ProviderErrorKind, RequestContext, RequestHead,
+    ToolDefinition,
+};
+use zidane::testing::{HttpReply, SseServer};
+use zidane::tool::{CompiledTool, tool_fn_value};
+use zidane::types::{Media, Role, SessionContentBlock, SessionTurn, TurnOrigin};
+
+use super::fields::Fields;
+use super::findings::Findings;
+use super::wires::{self, BUILT, MODEL, Protocol};
+use super::{json_path, neutral, wire};
+
+pub fn judge(case: &mut Fields<'_>, findings: &mut Findings) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    match case.text("op").unwrap_or_default() {
+        "wire_tool_names" => runtime.block_on(tool_names(case, findings)),
+        "wire_call_ids" => runtime.block_on(call_ids(case, findings)),
+        "sniff_media" => runtime.block_on(media(case, findings)),
+        "truncate_utf8_prefix" => left(case, "spilling large tool output", findings),
+        "decision_json" => left(case, "decisions", findings),
+        other => findings.need(format!("an adapter for op `{other}`")),
+    }
+}
+
+/// The case waits for something, and its fields with it.
+fn left(case: &mut Fields<'_>, what: &str, findings: &mut Findings) {
+    findings.need(what);
+    case.skip();
+}
+
+fn prompt() -> SessionTurn {
+    SessionTurn::new("p", Role::User, TurnOrigin::Prompt, vec![SessionContentBlock::text("Go")])
+}
+
+async fn tool_names(case: &mut Fields<'_>, findings: &mut Findings) {
+    let names: Vec<_> = case.list("input").iter().filter_map(Value::as_str).collect();
+    let Some(mut expect) = case.object("expect") else { return };
+    let (blank, names): (Vec<_>, Vec<_>) = names.into_iter().partition(|name| name.trim().is_empty());
+    let pattern = expect.text("pattern");
+    let fits = pattern.map(|pattern| (pattern, class(pattern)));
+    let distinct = expect.flag("distinct");
+    let stable = expect.flag("stable_across_order");
+    match expect.text("empty_name") {
+        None => {}
+        Some("rejected at registration") => {
+            for name in blank {
+                let tool = tool_fn_value(name, "A tool", Value::Bool(true), |_, _| async { Ok("ok") });
+                let compiled = CompiledTool::compile(std::sync::Arc::new(tool));
+                findings.ensure(compiled.is_err(), || "a tool without a name is accepted".to_owned());
+            }
+        }
+        Some(other) => findings.need(format!("an adapter for empty_name `{other}`")),
+    }
+    for protocol in BUILT {
+        findings.at(protocol.name());
+        let there = wire_names(protocol, &names).await;
+        findings.equal("number of names", &names.len(), &there.len());
+        match &fits {
+            Some((_, Some((allowed, range)))) => {
+                for name in there.values() {
+                    let is_right = range.contains(&name.len()) && name.chars().all(allowed);
+                    findings.ensure(is_right, || format!("{name:?} does not match {pattern:?}"));
+                }
+            }
+            Some((pattern, None)) => findings.need(format!("an adapter for the pattern `{pattern}`")),
+            None => {}
+        }
+        if distinct {
+            let different: BTreeSet<_> = there.values().collect();
+            findings.equal("different names", &names.len(), &different.len());
+        }
+        if stable {
+            let mut reversed = names.clone();
+            reversed.reverse();
+            findings.equal("names in another order", &there, &wire_names(protocol, &reversed).await);
+            for name in &names {
+                let alone = wire_names(protocol, &[name]).await;
+                findings.equal("a name by itself", &there.get(*name), &alone.get(*name));
+            }
+        }
+    }
+    findings.at("");
+    expect.finish(findings);
+}
+
+type Allowed = fn(char) -> bool;
+
+/// `^[class]{from,to}$`, `^[class]{n}$` and `^[class]+$` for the two classes that APIs use.
+fn class(pattern: &str) -> Option<(Allowed, std::ops::RangeInclusive<usize>)> {
+    let rest = pattern.strip_prefix("^[")?.strip_suffix('$')?;
+    let (class, count) = rest.split_once(']')?;
+    let allowed: Allowed = match class {
+        "a-zA-Z0-9_-" => |c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'),
+        "a-zA-Z0-9" => |c| c.is_ascii_alphanumeric(),
+        _ => return None,
+    };
+    if count == "+" {
+        return Some((allowed, 1..=usize::MAX));
+    }
+    let count = count.strip_prefix('{')?.strip_suffix('}')?;
+    let (from, to) = count.split_once(',').unwrap_or((count, count));
+    Some((allowed, from.parse().ok()?..=to.parse().ok()?))
+}
+
+/// What the wire calls each tool, by its own name. The description carries the name there and back.
+async fn wire_names(protocol: Protocol, names: &[&str]) -> BTreeMap<String, String> {
+    let mut head = RequestHead::default();
+    head.model = MODEL.to_owned();
+    let schema = serde_json::json!({ "type": "object", "properties": {} });
+    head.tools = names.iter().map(|name| ToolDefinition::new(*name, *name, schema.clone())).collect();
+    let body = wire::send(protocol, head, History::from_iter([prompt()])).await.unwrap();
+    let tools = body["tools"].as_array().cloned().unwrap_or_default();
+    let tool = |tool: Value| match protocol {
+        Protocol::Anthropic => tool,
+        Protocol::Chat => tool["function"].clone(),
+    };
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    tools.into_iter().map(tool).map(|tool| (text(&tool["description"]), text(&tool["name"]))).collect()
+}
+
+async fn call_ids(case: &mut Fields<'_>, findings: &mut Findings) {
+    let ids: Vec<_> = case.list("input").iter().filter_map(Value::as_str).collect();
+    let Some(mut expect) = case.object("expect") else { return };
+    let distinct = expect.flag("distinct");
+    let unchanged = expect.flag("legal_ids_unchanged");
+    for vendor in expect.keys().collect::<Vec<_>>() {
+        let Some(rule) = expect.text(vendor) else { continue };
+        let provider: fn(&str) -> Box<dyn Provider> = match vendor {
+            "anthropic" => |url| Box::new(wires::anthropic(url, HttpOptions::default())),
+            "openai-chat" => |url| Box::new(wires::chat(url, HttpOptions::default(), ChatProfile::openai())),
+            "mistral" => |url| Box::new(wires::chat(url, HttpOptions::default(), ChatProfile::mistral())),
+            other => {
+                findings.need(format!("the wire {other}"));
+                continue;
+            }
+        };
+        findings.at(vendor);
+        let rule = rule_of(rule);
+        let Some(rule) = rule else { return findings.need(format!("an adapter for the ids of {vendor}")) };
+        let there = wire_ids(provider, &ids, findings).await;
+        findings.equal("number of ids", &ids.len(), &there.len());
+        for (id, wire) in ids.iter().zip(&there) {
+            findings.ensure(rule(wire), || format!("{id:?} becomes {wire:?}"));
+            if unchanged && rule(id) && is_plain(id) {
+                findings.equal("a legal id", *id, wire.as_str());
+            }
+        }
+        if distinct {
+            findings.equal("different ids", &there.len(), &there.iter().collect::<BTreeSet<_>>().len());
+        }
+    }
+    findings.at("");
+    expect.finish(findings);
+}
+
+/// Legal on every wire by its characters; one that only a length limits may still be cleaned.
+fn is_plain(id: &str) -> bool {
+    id.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'))
+}
+
+type Rule = Box<dyn Fn(&str) -> bool>;
+
+fn rule_of(rule: &str) -> Option<Rule> {
+    if let Some(max) = rule.strip_prefix("<=").and_then(|rest| rest.strip_suffix(" chars")) {
+        let max: usize = max.trim().parse().ok()?;
+        return Some(Box::new(move |id| !id.is_empty() && id.chars().count() <= max));
+    }
+    let (allowed, range) = class(rule)?;
+    Some(Box::new(move |id| range.contains(&id.chars().count()) && id.chars().all(allowed)))
+}
+
+/// The ids of calls as they are sent; their answers must carry the same.
+async fn wire_ids(provider: fn(&str) -> Box<dyn Provider>, ids: &[&str], findings: &mut Findings) -> Vec<String> {
+    let call = |id: &&str| serde_json::json!({ "type": "tool_call", "id": id, "name": "f", "input": {} });
+    let result = |id: &&str| serde_json::json!({ "type": "tool_result", "call_id": id, "output": "x" });
+    let turns = [
+        serde_json::json!({ "role": "user", "blocks": [{ "type": "text", "text": "Go" }] }),
+        serde_json::json!({ "role": "assistant", "blocks": ids.iter().map(call).collect::<Vec<_>>() }),
+        serde_json::json!({ "role": "user", "blocks": ids.iter().map(result).collect::<Vec<_>>() }),
+    ];
+    let server = SseServer::start([HttpReply::json(400, "{}")]).await.unwrap();
+    let mut head = RequestHead::default();
+    head.model = MODEL.to_owned();
+    let request = ModelRequest::new(head, neutral::history(&turns, findings));
+    let _ = provider(&server.url()).stream(request.into(), &RequestContext::default()).await;
+    let body = server.requests()[0].json().unwrap();
+    let (mut asked, mut answered) = (Vec::new(), Vec::new());
+    json_path::walk(&body["messages"], "", &mut |_, value| {
+        let is_call = value["type"] == "tool_use" || value["type"] == "function";
+        asked.extend(value["id"].as_str().filter(|_| is_call).map(str::to_owned));
+        for key in ["tool_use_id", "tool_call_id"] {
+            answered.extend(value[key].as_str().map(str::to_owned));
+        }
+    });
+    findings.equal("ids of the answers", &asked, &answered);
+    asked
+}
+
+async fn media(case: &mut Fields<'_>, findings: &mut Findings) {
+    for (number, sample) in case.list("samples").iter().enumerate() {
+        let mut sample = Fields::new("samples", sample);
+        let data = sample.text("b64").unwrap_or_default();
+        let declared = sample.text("declared").map(str::to_owned);
+        let expected = sample.text("media_type").unwrap_or("error");
+        for protocol in BUILT {
+            findings.at(format!("sample {}, {}", number + 1, protocol.name()));
+            let image = Media::new(declared.clone(), zidane::types::MediaSource::Data(data.to_owned()));
+            let content = vec![SessionContentBlock::text("Look"), SessionContentBlock::Image(image)];
+            let turn = SessionTurn::new("p", Role::User, TurnOrigin::Prompt, content);
+            let mut head = RequestHead::default();
+            head.model = MODEL.to_owned();
+            let sent = wire::send(protocol, head, History::from_iter([turn])).await;
+            compare_media(expected, &sent, findings);
+        }
+        findings.at("");
+        sample.finish(findings);
+    }
+}
+
+fn compare_media(expected: &str, sent: &Result<Value, ProviderError>, findings: &mut Findings) {
+    match (expected, sent) {
+        ("error", Ok(body)) => findings.wrong(format!("it was sent: {}", body["messages"])),
+        ("error", Err(error)) => findings.ensure(error.status.is_none(), || format!("{error} came from the server")),
+        // What is not an image does not go as one, whatever its type.
+        ("application/pdf", Err(error)) => {
+            findings.equal("kind of error", &ProviderErrorKind::Unsupported, &error.kind);
+        }
+        (expected, Ok(body)) => {
+            let mut types = Vec::new();
+            json_path::walk(&body["messages"], "", &mut |key, value| {
+                if key == "media_type" {
+                    types.extend(value.as_str().map(str::to_owned));
+                }
+                let from_url = value.as_str().and_then(|text| text.strip_prefix("data:")?.split_once(';'));
+                types.extend(from_url.map(|(media_type, _)| media_type.to_owned()));
+            });
+            findings.equal("media types", &vec![expected.to_owned()], &types);
+        }
+        (_, Err(error)) => findings.wrong(format!("it was not sent: {error}")),
+    }
+}

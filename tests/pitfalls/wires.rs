@@ -1,0 +1,121 @@
+//! The crate's own wires, by the names that cases use.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+use zidane::provider::openai_chat::{ChatProfile, OpenAiChat};
+use zidane::provider::{Anthropic, HttpOptions, Provider, ProviderError, ProviderStream, RawResponse};
+
+use super::findings::Findings;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    Anthropic,
+    Chat,
+}
+
+pub const BUILT: [Protocol; 2] = [Protocol::Anthropic, Protocol::Chat];
+
+pub const MODEL: &str = "test-model";
+pub const KEY: &str = "test-key-of-the-pitfalls";
+
+/// The protocols that a case names, or all when it names none. What is not built is noted as needed.
+pub fn of(value: Option<&Value>, findings: &mut Findings) -> Vec<Protocol> {
+    let names = match value {
+        None | Some(Value::Null) => return BUILT.to_vec(),
+        Some(Value::Array(names)) => names.iter().filter_map(Value::as_str).collect(),
+        Some(name) => vec![name.as_str().unwrap_or_default()],
+    };
+    names.into_iter().filter_map(|name| by_name(name, findings)).collect()
+}
+
+pub fn by_name(name: &str, findings: &mut Findings) -> Option<Protocol> {
+    match name {
+        "anthropic-messages" | "anthropic" => Some(Protocol::Anthropic),
+        "openai-chat" => Some(Protocol::Chat),
+        _ => {
+            findings.need(format!("the wire {name}"));
+            None
+        }
+    }
+}
+
+impl Protocol {
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Anthropic => "anthropic-messages",
+            Self::Chat => "openai-chat",
+        }
+    }
+
+    /// A provider that talks to a server at `url`.
+    pub fn provider(self, url: &str, idle: Option<Duration>) -> Arc<dyn Provider> {
+        let mut options = HttpOptions::default();
+        if let Some(idle) = idle {
+            options.idle_timeout = idle;
+        }
+        match self {
+            Self::Anthropic => Arc::new(anthropic(url, options)),
+            Self::Chat => Arc::new(chat(url, options, ChatProfile::openai())),
+        }
+    }
+
+    /// A provider with this key, and what it shows of itself.
+    pub fn with_key(self, url: &str, key: &str) -> (Arc<dyn Provider>, String) {
+        match self {
+            Self::Anthropic => {
+                let provider = Anthropic::builder().base_url(url).api_key(key).build().unwrap();
+                (Arc::new(provider.clone()), format!("{provider:?} {provider:#?}"))
+            }
+            Self::Chat => {
+                let provider = OpenAiChat::builder().base_url(format!("{url}/v1")).api_key(key).build().unwrap();
+                (Arc::new(provider.clone()), format!("{provider:?} {provider:#?}"))
+            }
+        }
+    }
+
+    /// Decodes a response that was not fetched by the provider.
+    pub fn decode(self, model: &str, response: RawResponse) -> Result<ProviderStream, ProviderError> {
+        const NOWHERE: &str = "http://127.0.0.1:9";
+        match self {
+            Self::Anthropic => anthropic(NOWHERE, HttpOptions::default()).decode(model, response),
+            Self::Chat => chat(NOWHERE, HttpOptions::default(), ChatProfile::openai()).decode(model, response),
+        }
+    }
+
+    /// A whole answer of one text.
+    pub fn answer(self, text: &str) -> String {
+        let text = Value::from(text);
+        match self {
+            Self::Anthropic => format!(
+                concat!(
+                    "data: {{\"type\":\"message_start\",\"message\":{{\"model\":\"test\",\"content\":[],",
+                    "\"usage\":{{\"input_tokens\":1,\"output_tokens\":1}}}}}}\n\n",
+                    "data: {{\"type\":\"content_block_start\",\"index\":0,\"content_block\":{{\"type\":\"text\",\"text\":\"\"}}}}\n\n",
+                    "data: {{\"type\":\"content_block_delta\",\"index\":0,\"delta\":{{\"type\":\"text_delta\",\"text\":{}}}}}\n\n",
+                    "data: {{\"type\":\"content_block_stop\",\"index\":0}}\n\n",
+                    "data: {{\"type\":\"message_delta\",\"delta\":{{\"stop_reason\":\"end_turn\"}},\"usage\":{{\"output_tokens\":2}}}}\n\n",
+                    "data: {{\"type\":\"message_stop\"}}\n\n",
+                ),
+                text
+            ),
+            Self::Chat => format!(
+                concat!(
+                    "data: {{\"model\":\"test\",\"choices\":[{{\"index\":0,\"delta\":{{\"content\":{}}},\"finish_reason\":\"stop\"}}],",
+                    "\"usage\":{{\"prompt_tokens\":1,\"completion_tokens\":2}}}}\n\n",
+                    "data: [DONE]\n\n",
+                ),
+                text
+            ),
+        }
+    }
+}
+
+pub fn anthropic(url: &str, options: HttpOptions) -> Anthropic {
+    Anthropic::builder().http(options).base_url(url).api_key(KEY).build().unwrap()
+}
+
+pub fn chat(url: &str, options: HttpOptions, profile: ChatProfile) -> OpenAiChat {
+    OpenAiChat::builder().profile(profile).http(options).base_url(format!("{url}/v1")).api_key(KEY).build().unwrap()
+}
