@@ -1,8 +1,12 @@
+use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use futures::StreamExt as _;
 use serde::{Deserialize, Serialize};
+use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::Limit;
@@ -266,7 +270,7 @@ async fn converse(cx: &RunCx, turn_id: Uuid, ready: Ready) -> ModelOut {
             observer: wire.clone().map(|wire| wire as Arc<dyn WireObserver>),
         };
         let answer = stream(cx, &*provider, &request, &request_cx, wire.as_deref(), &mut assembler);
-        let error = match cx.abort.run_until_cancelled(answer).await {
+        let error = match until_cancelled(&cx.abort, answer).await {
             None => break (ModelEnd::Aborted, assembler),
             Some(Ok(())) => break (ModelEnd::Complete, assembler),
             Some(Err(error)) => error,
@@ -301,7 +305,7 @@ async fn converse(cx: &RunCx, turn_id: Uuid, ready: Ready) -> ModelOut {
             }
             cx.emit(|| AgentEvent::Reset).await;
         }
-        cx.emit(|| AgentEvent::Retry { attempt, error }).await;
+        cx.emit(|| AgentEvent::Retry { attempt, error: Box::new(error) }).await;
         tries += 1;
         if refused {
             dropped = true;
@@ -354,6 +358,29 @@ async fn converse(cx: &RunCx, turn_id: Uuid, ready: Ready) -> ModelOut {
         resume,
         visions: Vec::new(),
     }
+}
+
+/// As `run_until_cancelled`, but for many polls by one task: it waits for the token once, and then only looks at it.
+async fn until_cancelled<T>(token: &CancellationToken, work: impl Future<Output = T>) -> Option<T> {
+    let mut work = pin!(work);
+    let mut cancelled = pin!(token.cancelled());
+    let mut waits: Option<Waker> = None;
+    poll_fn(|cx| {
+        if token.is_cancelled() {
+            return Poll::Ready(None);
+        }
+        if let Poll::Ready(value) = work.as_mut().poll(cx) {
+            return Poll::Ready(Some(value));
+        }
+        if !waits.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
+            if cancelled.as_mut().poll(cx).is_ready() {
+                return Poll::Ready(None);
+            }
+            waits = Some(cx.waker().clone());
+        }
+        Poll::Pending
+    })
+    .await
 }
 
 fn continuation(provider: &dyn Provider, blocks: &[SessionContentBlock]) -> Continuation {
