@@ -127,6 +127,7 @@ async fn lowered(protocol: Protocol, schema: &Value) -> Value {
     let body = wire::send(protocol, head, History::from_iter([prompt])).await.unwrap();
     match protocol {
         Protocol::Anthropic => body["tools"][0]["input_schema"].clone(),
+        Protocol::Responses => body["tools"][0]["parameters"].clone(),
         Protocol::Chat => body["tools"][0]["function"]["parameters"].clone(),
     }
 }

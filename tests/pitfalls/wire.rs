@@ -22,6 +22,12 @@ pub fn judge(case: &mut Fields<'_>, findings: &mut Findings) {
     if protocols.is_empty() {
         return case.skip();
     }
+    // Nothing is stored at the server, whether the case says so or not.
+    match case.take("options") {
+        None => {}
+        Some(options) if *options == json!({ "store": false }) => {}
+        Some(_) => findings.need("an adapter for these `options`"),
+    }
     let history = neutral::history(case.list("history"), findings);
     let expect = case.take("expect").unwrap_or(&Value::Null);
     let aliases: std::collections::HashMap<_, _> = case
@@ -122,7 +128,7 @@ fn compare(protocol: Protocol, section: &Value, bodies: &[&Value], history: &His
     let mut expect = Fields::new("expect", section);
     let body = bodies[0];
     let empty = Vec::new();
-    let messages = body["messages"].as_array().unwrap_or(&empty);
+    let messages = conversation(body).as_array().unwrap_or(&empty);
     paths(&mut expect, body, findings);
     texts(&mut expect, body, findings);
     if let Some(roles) = expect.take("role_sequence") {
@@ -135,6 +141,17 @@ fn compare(protocol: Protocol, section: &Value, bodies: &[&Value], history: &His
         let parts = content.and_then(Value::as_array).into_iter().flatten();
         let got: Vec<_> = parts.map(|part| part["type"].clone()).collect();
         findings.equal(format!("types in message {index}"), &expected[1], &Value::from(got));
+    }
+    if let Some(expected) = expect.take("input_types") {
+        let got: Vec<_> = messages.iter().map(|item| item["type"].clone()).collect();
+        findings.equal("types of items", expected, &Value::from(got));
+    }
+    if let Some(wish) = expect.take("include_has") {
+        let wishes = body["include"].as_array().unwrap_or(&empty);
+        findings.ensure(wishes.contains(wish), || format!("include does not have {wish}"));
+    }
+    if let Some(store) = expect.take("store") {
+        findings.equal("store", store, &body["store"]);
     }
     if let Some(count) = expect.number("message_count") {
         findings.equal("messages", &count, &(messages.len() as u64));
@@ -158,7 +175,11 @@ fn compare(protocol: Protocol, section: &Value, bodies: &[&Value], history: &His
     if expect.flag("messages_identical_between_builds") {
         findings.ensure(bodies.len() > 1, || "there is only one build".to_owned());
         for other in bodies.iter().skip(1) {
-            findings.equal("messages of another build", &body["messages"].to_string(), &other["messages"].to_string());
+            findings.equal(
+                "messages of another build",
+                &conversation(body).to_string(),
+                &conversation(other).to_string(),
+            );
         }
     }
     if expect.flag("tool_content_is_string") {
@@ -174,6 +195,11 @@ fn compare(protocol: Protocol, section: &Value, bodies: &[&Value], history: &His
         }
     }
     expect.finish(findings);
+}
+
+/// The messages of a request, or the items that stand for them.
+pub fn conversation(body: &Value) -> &Value {
+    if body["input"].is_array() { &body["input"] } else { &body["messages"] }
 }
 
 fn paths(expect: &mut Fields<'_>, body: &Value, findings: &mut Findings) {
@@ -204,6 +230,7 @@ fn texts(expect: &mut Fields<'_>, body: &Value, findings: &mut Findings) {
         }
     }
     for sentinel in expect.take("sentinel_not_in_text_fields").map(list).unwrap_or_default() {
+        findings.ensure(all.contains(&sentinel), || format!("{sentinel:?} is not in the body"));
         let mut leaks = Vec::new();
         json_path::walk(body, "", &mut |key, value| {
             let is_text = matches!(key, "text" | "content" | "output" | "arguments" | "name");
@@ -234,7 +261,7 @@ fn list(value: &Value) -> Vec<String> {
 
 fn types(body: &Value) -> BTreeSet<&str> {
     let mut types = BTreeSet::new();
-    json_path::walk(&body["messages"], "", &mut |key, value| {
+    json_path::walk(conversation(body), "", &mut |key, value| {
         if key == "type" {
             types.extend(value.as_str());
         }
@@ -262,6 +289,8 @@ fn calls(protocol: Protocol, messages: &[Value]) -> Vec<&Value> {
                 let parts = message["content"].as_array().into_iter().flatten();
                 calls.extend(parts.filter(|part| part["type"] == "tool_use"));
             }
+            Protocol::Responses if message["type"] == "function_call" => calls.push(message),
+            Protocol::Responses => {}
             Protocol::Chat => calls.extend(message["tool_calls"].as_array().into_iter().flatten()),
         }
     }
@@ -270,15 +299,22 @@ fn calls(protocol: Protocol, messages: &[Value]) -> Vec<&Value> {
 
 fn call_names(protocol: Protocol, messages: &[Value]) -> Vec<Value> {
     let name = |call: &&Value| match protocol {
-        Protocol::Anthropic => call["name"].clone(),
+        Protocol::Anthropic | Protocol::Responses => call["name"].clone(),
         Protocol::Chat => call["function"]["name"].clone(),
     };
     calls(protocol, messages).iter().map(name).collect()
 }
 
+fn id_of(protocol: Protocol, call: &Value) -> Value {
+    match protocol {
+        Protocol::Anthropic | Protocol::Chat => call["id"].clone(),
+        Protocol::Responses => call["call_id"].clone(),
+    }
+}
+
 /// Every call of the history is sent and answered once, and nothing else is answered.
 fn pairing(protocol: Protocol, messages: &[Value], history: &History, findings: &mut Findings) {
-    let mut asked: Vec<_> = calls(protocol, messages).iter().map(|call| call["id"].clone()).collect();
+    let mut asked: Vec<_> = calls(protocol, messages).iter().map(|call| id_of(protocol, call)).collect();
     let mut answered = Vec::new();
     for message in messages {
         match protocol {
@@ -286,6 +322,10 @@ fn pairing(protocol: Protocol, messages: &[Value], history: &History, findings: 
                 let parts = message["content"].as_array().into_iter().flatten();
                 answered.extend(parts.filter(|part| part["type"] == "tool_result").map(|p| p["tool_use_id"].clone()));
             }
+            Protocol::Responses if message["type"] == "function_call_output" => {
+                answered.push(message["call_id"].clone());
+            }
+            Protocol::Responses => {}
             Protocol::Chat if message["role"] == "tool" => answered.push(message["tool_call_id"].clone()),
             Protocol::Chat => {}
         }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use zidane::provider::openai_chat::{ChatProfile, OpenAiChat};
-use zidane::provider::{Anthropic, HttpOptions, Provider, ProviderError, ProviderStream, RawResponse};
+use zidane::provider::{Anthropic, HttpOptions, OpenAi, Provider, ProviderError, ProviderStream, RawResponse};
 
 use super::findings::Findings;
 
@@ -13,9 +13,10 @@ use super::findings::Findings;
 pub enum Protocol {
     Anthropic,
     Chat,
+    Responses,
 }
 
-pub const BUILT: [Protocol; 2] = [Protocol::Anthropic, Protocol::Chat];
+pub const BUILT: [Protocol; 3] = [Protocol::Anthropic, Protocol::Chat, Protocol::Responses];
 
 pub const MODEL: &str = "test-model";
 pub const KEY: &str = "test-key-of-the-pitfalls";
@@ -34,6 +35,7 @@ pub fn by_name(name: &str, findings: &mut Findings) -> Option<Protocol> {
     match name {
         "anthropic-messages" | "anthropic" => Some(Protocol::Anthropic),
         "openai-chat" => Some(Protocol::Chat),
+        "openai-responses" => Some(Protocol::Responses),
         _ => {
             findings.need(format!("the wire {name}"));
             None
@@ -46,6 +48,7 @@ impl Protocol {
         match self {
             Self::Anthropic => "anthropic-messages",
             Self::Chat => "openai-chat",
+            Self::Responses => "openai-responses",
         }
     }
 
@@ -58,6 +61,7 @@ impl Protocol {
         match self {
             Self::Anthropic => Arc::new(anthropic(url, options)),
             Self::Chat => Arc::new(chat(url, options, ChatProfile::openai())),
+            Self::Responses => Arc::new(responses(url, options)),
         }
     }
 
@@ -72,6 +76,10 @@ impl Protocol {
                 let provider = OpenAiChat::builder().base_url(format!("{url}/v1")).api_key(key).build().unwrap();
                 (Arc::new(provider.clone()), format!("{provider:?} {provider:#?}"))
             }
+            Self::Responses => {
+                let provider = OpenAi::builder().base_url(format!("{url}/v1")).api_key(key).build().unwrap();
+                (Arc::new(provider.clone()), format!("{provider:?} {provider:#?}"))
+            }
         }
     }
 
@@ -81,6 +89,7 @@ impl Protocol {
         match self {
             Self::Anthropic => anthropic(NOWHERE, HttpOptions::default()).decode(model, response),
             Self::Chat => chat(NOWHERE, HttpOptions::default(), ChatProfile::openai()).decode(model, response),
+            Self::Responses => responses(NOWHERE, HttpOptions::default()).decode(model, response),
         }
     }
 
@@ -108,12 +117,25 @@ impl Protocol {
                 ),
                 text
             ),
+            Self::Responses => format!(
+                concat!(
+                    "data: {{\"type\":\"response.created\",\"response\":{{\"model\":\"test\"}}}}\n\n",
+                    "data: {{\"type\":\"response.output_text.delta\",\"output_index\":0,\"content_index\":0,\"delta\":{}}}\n\n",
+                    "data: {{\"type\":\"response.completed\",\"response\":{{\"status\":\"completed\",",
+                    "\"usage\":{{\"input_tokens\":1,\"output_tokens\":2}}}}}}\n\n",
+                ),
+                text
+            ),
         }
     }
 }
 
 pub fn anthropic(url: &str, options: HttpOptions) -> Anthropic {
     Anthropic::builder().http(options).base_url(url).api_key(KEY).build().unwrap()
+}
+
+pub fn responses(url: &str, options: HttpOptions) -> OpenAi {
+    OpenAi::builder().http(options).base_url(format!("{url}/v1")).api_key(KEY).build().unwrap()
 }
 
 pub fn chat(url: &str, options: HttpOptions, profile: ChatProfile) -> OpenAiChat {
