@@ -1,5 +1,5 @@
 //! What a user may meet on the way to an answer: each gives a typed error that names the place, nothing hangs, and
-//! nothing that was said or paid for is lost. Over real HTTP, on both wires.
+//! nothing that was said or paid for is lost. Over real HTTP, on every wire.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::time::Duration;
@@ -10,15 +10,16 @@ use zidane::provider::{HttpOptions, Provider, ProviderError, ProviderErrorKind, 
 use zidane::testing::{HttpEnd, HttpFraming, HttpReply, SseServer, validate_transcript};
 use zidane::tool::{ToolSpec, tool_fn_value};
 use zidane::types::{Document, Media, PromptPart, ToolStatus};
-use zidane::{Agent, AgentEvent, Anthropic, OpenAiChat, RunError, RunErrorKind, StopCause};
+use zidane::{Agent, AgentEvent, Anthropic, OpenAi, OpenAiChat, RunError, RunErrorKind, StopCause};
 
 #[derive(Clone, Copy, Debug)]
 enum Wire {
     Anthropic,
     Chat,
+    Responses,
 }
 
-const WIRES: [Wire; 2] = [Wire::Anthropic, Wire::Chat];
+const WIRES: [Wire; 3] = [Wire::Anthropic, Wire::Chat, Wire::Responses];
 
 const KEY: &str = "key-that-must-not-leak-1234567890";
 
@@ -48,6 +49,9 @@ impl Wire {
             Self::Chat => builder.provider(
                 OpenAiChat::builder().api_key(KEY).base_url(format!("{}/v1", server.url())).http(http).build().unwrap(),
             ),
+            Self::Responses => builder.provider(
+                OpenAi::builder().api_key(KEY).base_url(format!("{}/v1", server.url())).http(http).build().unwrap(),
+            ),
         }
     }
 
@@ -64,6 +68,17 @@ impl Wire {
                 json!({"type": "message_delta", "delta": {"stop_reason": "tool_use"}, "usage": {"output_tokens": 9}}),
                 json!({"type": "message_stop"}),
             ]),
+            Self::Responses => {
+                let call = |arguments: &str| json!({"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": name, "arguments": arguments});
+                events(&[
+                    json!({"type": "response.created", "response": {"id": "r", "model": "some-model", "status": "in_progress"}}),
+                    json!({"type": "response.output_text.delta", "output_index": 0, "content_index": 0, "delta": "Let me."}),
+                    json!({"type": "response.output_item.added", "output_index": 1, "item": call("")}),
+                    json!({"type": "response.function_call_arguments.delta", "output_index": 1, "delta": arguments}),
+                    json!({"type": "response.output_item.done", "output_index": 1, "item": call(arguments)}),
+                    json!({"type": "response.completed", "response": {"status": "completed", "usage": {"input_tokens": 7, "output_tokens": 9}}}),
+                ])
+            }
             Self::Chat => {
                 let chunk = |delta: Value, finish: Value| {
                     format!(
@@ -92,6 +107,11 @@ impl Wire {
                 json!({"type": "content_block_stop", "index": 0}),
                 json!({"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 9}}),
                 json!({"type": "message_stop"}),
+            ]),
+            Self::Responses => events(&[
+                json!({"type": "response.created", "response": {"id": "r", "model": "some-model", "status": "in_progress"}}),
+                json!({"type": "response.output_text.delta", "output_index": 0, "content_index": 0, "delta": text}),
+                json!({"type": "response.completed", "response": {"status": "completed", "usage": {"input_tokens": 7, "output_tokens": 9}}}),
             ]),
             Self::Chat => format!(
                 "data: {}\n\ndata: [DONE]\n\n",
