@@ -58,6 +58,8 @@ pub use agent::{
 pub use async_trait::async_trait;
 #[cfg(feature = "anthropic")]
 pub use provider::Anthropic;
+#[cfg(feature = "gemini")]
+pub use provider::Gemini;
 #[cfg(feature = "openai")]
 pub use provider::{OpenAi, OpenAiChat};
 pub use tool::{Tool, ToolContext, ToolError, ToolOutput, TypedTool, tool_fn};

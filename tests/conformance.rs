@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use zidane::provider::{Anthropic, OpenAi, OpenAiChat, Provider};
+use zidane::provider::{Anthropic, Gemini, OpenAi, OpenAiChat, Provider};
 use zidane::testing::{HttpReply, ProviderFixture, Saying};
 
 struct AnthropicFixture;
@@ -268,6 +268,92 @@ impl ProviderFixture for ResponsesFixture {
     }
 }
 
+struct GeminiFixture;
+
+impl GeminiFixture {
+    fn chunk(parts: Value, finish: Option<&str>) -> Value {
+        let mut candidate = json!({"content": {"role": "model", "parts": parts}, "index": 0});
+        if let Some(finish) = finish {
+            candidate["finishReason"] = finish.into();
+        }
+        let usage = json!({"promptTokenCount": 7, "candidatesTokenCount": 6, "thoughtsTokenCount": 3});
+        json!({"candidates": [candidate], "usageMetadata": usage, "modelVersion": "model"})
+    }
+
+    fn stream(chunks: &[Value]) -> HttpReply {
+        HttpReply::sse(chunks.iter().map(|chunk| format!("data: {chunk}\r\n\r\n")).collect::<String>())
+    }
+
+    fn text(text: &str) -> Value {
+        json!([{ "text": text }])
+    }
+
+    fn call(id: &str, args: Value) -> Value {
+        json!({"functionCall": {"id": id, "name": "echo", "args": args}})
+    }
+
+    fn error(status: u16, word: &str, message: &str, details: Value) -> HttpReply {
+        let error = json!({"code": status, "message": message, "status": word, "details": details});
+        HttpReply::json(status, json!({ "error": error }).to_string())
+    }
+}
+
+impl ProviderFixture for GeminiFixture {
+    fn provider(&self, base_url: &str) -> Arc<dyn Provider> {
+        Arc::new(Gemini::builder().api_key("conformance-key").base_url(base_url).build().unwrap())
+    }
+
+    fn reply(&self, saying: Saying) -> Option<HttpReply> {
+        let (text, call, chunk, stream) = (Self::text, Self::call, Self::chunk, Self::stream);
+        let none = || Value::Null;
+        Some(match saying {
+            Saying::Text => {
+                stream(&[chunk(text("Hello, "), None), chunk(text("wörld"), None), chunk(text(" 🌍"), Some("STOP"))])
+            }
+            Saying::Call => {
+                let parts = json!([call("call-1", json!({"n": 1}))]);
+                stream(&[chunk(text("Let me."), None), chunk(parts, Some("STOP"))])
+            }
+            Saying::TwoCalls => {
+                let parts = json!([call("a", json!({"n": 1})), call("b", json!({"n": 2}))]);
+                stream(&[chunk(parts, Some("STOP"))])
+            }
+            Saying::EmptyCall => stream(&[chunk(json!([call("a", none())]), Some("STOP"))]),
+            Saying::Length => stream(&[chunk(text("Half"), Some("MAX_TOKENS"))]),
+            Saying::CutCall => {
+                let piece = json!({"jsonPath": "$.n", "numberValue": 1});
+                let open = json!([{"functionCall":
+                    {"id": "a", "name": "echo", "partialArgs": [piece], "willContinue": true}}]);
+                stream(&[chunk(text("Half"), None), chunk(open, None), chunk(json!([]), Some("MAX_TOKENS"))])
+            }
+            Saying::Refusal => stream(&[chunk(text("I"), Some("SAFETY"))]),
+            Saying::UnknownFinish => stream(&[chunk(text("Hm"), Some("SIDEWAYS"))]),
+            Saying::UnknownEvent => {
+                let odd = json!({"weather": {"sky": "clear"}});
+                stream(&[chunk(text("Hel"), None), odd, chunk(text("lo"), Some("STOP"))])
+            }
+            Saying::Truncated => stream(&[chunk(text("Half"), None)]),
+            Saying::OverloadedInStream => {
+                let error = json!({"error": {"code": 503, "message": "Overloaded", "status": "UNAVAILABLE"}});
+                stream(&[chunk(text("Half"), None), error])
+            }
+            Saying::Unauthorized => {
+                let details = json!([{"reason": "API_KEY_INVALID"}]);
+                Self::error(400, "INVALID_ARGUMENT", "API key not valid: conformance-key", details)
+            }
+            Saying::NoSuchModel => Self::error(404, "NOT_FOUND", "models/model is not found", none()),
+            Saying::RateLimited => Self::error(429, "RESOURCE_EXHAUSTED", "slow down", json!([{"retryDelay": "3s"}])),
+            Saying::Overloaded => Self::error(503, "UNAVAILABLE", "The model is overloaded.", none()),
+            Saying::ContextOverflow => {
+                let message = "The input token count (2) exceeds the maximum number of tokens allowed (1).";
+                Self::error(400, "INVALID_ARGUMENT", message, none())
+            }
+            _ => return None,
+        })
+    }
+}
+
 zidane::provider_conformance!(anthropic, AnthropicFixture);
 zidane::provider_conformance!(openai_responses, ResponsesFixture);
 zidane::provider_conformance!(openai_chat, ChatFixture);
+zidane::provider_conformance!(gemini, GeminiFixture);

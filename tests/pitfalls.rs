@@ -3,7 +3,7 @@
 //! The cases are read from `ZIDANE_PITFALLS_DIR`, by default `../shared/pitfalls/cases` beside the crate; any folder
 //! laid out like it will do. A case that asks for something not built yet, or in words that no adapter here knows, is
 //! counted as left and never as passed.
-#![cfg(all(feature = "anthropic", feature = "openai", feature = "json-schema"))]
+#![cfg(all(feature = "anthropic", feature = "openai", feature = "gemini", feature = "json-schema"))]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, unreachable_pub)]
 
 #[path = "pitfalls/mod.rs"]

@@ -2,7 +2,7 @@
 //!
 //! The recordings are read from `ZIDANE_WIRE_DIR`, by default `../shared/wire` beside the crate; any folder laid out
 //! like it will do. They belong to other projects and are never copied here.
-#![cfg(all(feature = "anthropic", feature = "openai"))]
+#![cfg(all(feature = "anthropic", feature = "openai", feature = "gemini"))]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, unreachable_pub)]
 
 #[path = "wire/mod.rs"]
@@ -22,7 +22,7 @@ use wire::got::{self, Got};
 use wire::{compare, decode, expect, runs};
 
 /// Tags of which at least one recording must have been compared, so that the test cannot pass by finding nothing.
-const MUST_SEE: [&str; 32] = [
+const MUST_SEE: [&str; 34] = [
     "stream",
     "non-stream",
     "text",
@@ -37,6 +37,8 @@ const MUST_SEE: [&str; 32] = [
     "reasoning",
     "encrypted-reasoning",
     "signature",
+    "thought-signature",
+    "safety-block",
     "cache",
     "usage-detail",
     "server-tool",
@@ -59,7 +61,7 @@ const MUST_SEE: [&str; 32] = [
 
 /// Recorded conversations of which an agent on one wire can go only the first steps, and how many. Turns of another
 /// provider were put between them, or the client sent what this loop never does.
-const PARTLY_REPLAYED: [(&str, usize); 8] = [
+const PARTLY_REPLAYED: [(&str, usize); 9] = [
     ("test-anthropic-to-google-deferred-capability-history-replay", 1),
     ("test-live-tool-search-handoff-anthropic-openai-anthropic", 2),
     ("test-deepseek-deferred-capability-with-thinking", 1),
@@ -72,6 +74,7 @@ const PARTLY_REPLAYED: [(&str, usize); 8] = [
     ("test-music-composer-handoff-hierarchy", 1),
     // An exchange in the middle was not recorded.
     ("chat-function-calling-xai-grok-4-1-fast-non-reasoning-can-use-tools-wi-2", 1),
+    ("gemini__google__test-tools", 1),
 ];
 
 /// Prints although the test passes: libtest holds back only what the print macros write.
@@ -549,6 +552,57 @@ mod expectations {
     }
 
     #[test]
+    fn a_gemini_stream_is_read() {
+        let chunk = |parts: Value, more: Value| {
+            let mut chunk = json!({ "candidates": [{ "content": { "parts": parts } }], "modelVersion": "m" });
+            for (field, value) in more.as_object().unwrap() {
+                chunk["candidates"][0][field] = value.clone();
+            }
+            chunk["usageMetadata"] = json!({ "promptTokenCount": 9, "cachedContentTokenCount": 4,
+                "candidatesTokenCount": 2, "thoughtsTokenCount": 3 });
+            format!("data: {chunk}\r\n\r\n")
+        };
+        let piece = json!({ "jsonPath": "$.a[1].b", "numberValue": 1 });
+        let start = [
+            chunk(json!([{ "text": "h", "thought": true }]), json!({})),
+            chunk(json!([{ "text": "m", "thought": true }, { "text": "h" }, { "text": "i" }]), json!({})),
+            chunk(json!([{ "text": "", "thoughtSignature": "s1" }, { "executableCode": {} }]), json!({})),
+            chunk(
+                json!([{ "functionCall": { "name": "t", "willContinue": true }, "thoughtSignature": "s2" }]),
+                json!({}),
+            ),
+            chunk(json!([{ "functionCall": { "partialArgs": [piece], "willContinue": true } }]), json!({})),
+        ]
+        .concat();
+        let mut called = call("", "t", json!({ "a": [null, { "b": 1 }] }));
+        if let Block::Call(call) = &mut called {
+            call.signature = Some("s2".into());
+        }
+        let expected = Answer {
+            models: vec!["m".into()],
+            blocks: vec![
+                Block::Thinking { text: "hm".into(), signature: None },
+                Block::Text("hi".into()),
+                Block::Signed { text: String::new(), signature: "s1".into() },
+                Block::Opaque(json!({ "executableCode": {} })),
+                called,
+            ],
+            usage: Some(Usage { input: 5, output: 5, cache_read: 4, reasoning: 3, ..Usage::default() }),
+            end: finish(Class::ToolCalls, "STOP"),
+        };
+        let end = chunk(json!([]), json!({ "finishReason": "STOP" }));
+        assert_eq!(answer(Protocol::Gemini, "google", &exchange(200, &format!("{start}{end}"))), expected);
+        let cut = answer(Protocol::Gemini, "google", &exchange(200, &start));
+        assert!(matches!(cut.end, Some(End::Error(failure)) if failure.kinds == [Kind::TruncatedStream]));
+        let error = "{\n\"error\": {\"code\": 503}}\n";
+        let failed = answer(Protocol::Gemini, "google", &exchange(200, &format!("{start}{error}")));
+        assert!(matches!(failed.end, Some(End::Error(failure)) if failure.kinds == [Kind::Overloaded]));
+        let blocked = r#"[{"promptFeedback":{"blockReason":"SAFETY"}}]"#;
+        let blocked = answer(Protocol::Gemini, "google", &exchange(200, blocked));
+        assert_eq!((blocked.blocks, blocked.end), (Vec::new(), finish(Class::ContentFilter, "SAFETY")));
+    }
+
+    #[test]
     fn failures_are_classed() {
         let table = [
             (
@@ -576,6 +630,20 @@ mod expectations {
                 "data: {\"type\":\"error\",\"code\":\"rate_limit_exceeded\",\"message\":\"x\"}\n\n",
                 Kind::RateLimited,
                 true,
+            ),
+            (
+                Protocol::Gemini,
+                400,
+                r#"[{"error":{"code":400,"details":[{"reason":"API_KEY_INVALID"}]}}]"#,
+                Kind::Auth,
+                false,
+            ),
+            (
+                Protocol::Gemini,
+                429,
+                r#"{"error":{"details":[{"violations":[{"quotaId":"RequestsPerDay"}]}]}}"#,
+                Kind::Quota,
+                false,
             ),
         ];
         for (protocol, status, body, kind, retryable) in table {

@@ -26,8 +26,10 @@ mod run;
 mod seam;
 mod sink;
 mod start_step;
+mod structured;
 mod tool_step;
 mod turn_loop;
+mod vision;
 
 use std::sync::Arc;
 
@@ -37,7 +39,7 @@ pub use limits::{Limit, Limits};
 pub use loop_guard::LoopGuard;
 pub use options::{LoadFailure, SteerMode, ToolExecution};
 pub use outcome::{Denial, RunError, RunErrorKind, RunOutcome, StopCause};
-pub use run::Run;
+pub use run::{Run, TypedRun};
 pub use sink::AgentStream;
 
 use inner::AgentInner;
@@ -45,6 +47,7 @@ use inner::AgentInner;
 use crate::control::{AgentHandle, MessageId, QueueFull};
 use crate::hooks::Hooks;
 use crate::provider::History;
+use crate::tool::ToolInput;
 use crate::tool_state::ToolState;
 use crate::types::Prompt;
 
@@ -72,6 +75,12 @@ impl Agent {
     #[must_use = "a run does nothing until it is polled"]
     pub fn run(&self, prompt: impl Into<Prompt>) -> Run {
         Run::new(Arc::clone(&self.inner), prompt.into())
+    }
+
+    /// A run whose final answer is a value of `T`; see [`Run::typed`].
+    #[must_use = "a run does nothing until it is polled"]
+    pub fn run_typed<T: ToolInput>(&self, prompt: impl Into<Prompt>) -> TypedRun<T> {
+        self.run(prompt).typed()
     }
 
     /// The hook bus.

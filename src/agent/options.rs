@@ -59,6 +59,7 @@ pub(super) struct AgentOptions {
     pub(super) prices: Arc<PriceBook>,
     pub(super) fallbacks: Vec<Fallback>,
     pub(super) fallback_on: Vec<ProviderErrorKind>,
+    pub(super) vision: Option<Fallback>,
 }
 
 /// A model to ask when the usual one cannot answer.
@@ -94,6 +95,7 @@ impl Default for AgentOptions {
                 ProviderErrorKind::Timeout,
                 ProviderErrorKind::Transport,
             ],
+            vision: None,
         }
     }
 }

@@ -1,5 +1,7 @@
 use std::sync::Arc;
 
+use serde_json::Value;
+
 use super::Limit;
 use crate::control::QueuedMessage;
 use crate::durable::DurableError;
@@ -84,6 +86,8 @@ pub struct RunOutcome {
     pub undelivered: Vec<QueuedMessage>,
     /// Calls that gates refused.
     pub denials: Vec<Denial>,
+    /// The answer as a value, where the run was given an output schema and ended with `Stop`.
+    pub output: Option<Value>,
 }
 
 /// A run that failed. It carries what there is: nothing that was said or paid for is lost.
@@ -137,6 +141,9 @@ pub enum RunErrorKind {
     /// The turns to be sent do not pair calls and results; nothing was sent.
     #[error("the conversation to be sent is not valid: {0}")]
     Transcript(TranscriptError),
+    /// The answer does not match the output schema, after the tries that were allowed; or the schema cannot be used.
+    #[error("structured output: {0}")]
+    Output(String),
     /// The tool state could not be loaded.
     #[error("tool state could not be loaded: {0}")]
     ToolState(String),

@@ -1,3 +1,4 @@
+use std::marker::PhantomData;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -10,11 +11,13 @@ use super::inner::AgentInner;
 use super::limits::{Limits, Meter};
 use super::outcome::{RunError, RunErrorKind, RunOutcome, StopCause};
 use super::sink::{AgentStream, Sink};
+use super::structured::Output;
 use super::turn_loop::{TurnLoop, seam};
 use crate::clock::Clock;
 use crate::control::{QueueKind, RunClaim};
 use crate::hooks::{AgentAbort, AgentAbortCx, AgentDone, AgentDoneCx, Firing, HookBase, Hooks, RunInfo};
-use crate::provider::ReaderAway;
+use crate::provider::{OutputSchema, ReaderAway};
+use crate::tool::{SchemaCheck, ToolInput};
 use crate::types::{AgentStats, Prompt};
 
 /// A run of an agent: a future of its outcome. `Send + 'static`, so it can be spawned as it is.
@@ -43,11 +46,12 @@ struct Plan {
     limits: Option<Limits>,
     clock: Option<Arc<dyn Clock>>,
     run_id: Option<String>,
+    output: Option<OutputSchema>,
 }
 
 impl Run {
     pub(super) fn new(agent: Arc<AgentInner>, prompt: Prompt) -> Self {
-        let plan = Plan { agent, prompt, max_turns: None, limits: None, clock: None, run_id: None };
+        let plan = Plan { agent, prompt, max_turns: None, limits: None, clock: None, run_id: None, output: None };
         Self { state: State::Waiting(Some(Box::new(plan))) }
     }
 
@@ -78,6 +82,29 @@ impl Run {
     pub fn run_id(self, id: impl Into<String>) -> Self {
         let id = id.into();
         self.plan(|plan| plan.run_id = Some(id))
+    }
+
+    /// What the final answer must be: a JSON object that matches the schema. The wire holds the model to it where it has
+    /// a mode for that; elsewhere the model is told in words. Tools stay usable. An answer that does not match is asked
+    /// for once more; then the run fails with `RunErrorKind::Output`.
+    pub fn output_schema(self, schema: OutputSchema) -> Self {
+        self.plan(|plan| plan.output = Some(schema))
+    }
+
+    /// A run whose final answer is a value of `T`.
+    ///
+    /// ```no_run
+    /// # use schemars::JsonSchema; use serde::Deserialize;
+    /// #[derive(Deserialize, JsonSchema)]
+    /// struct Verdict { ok: bool, why: String }
+    ///
+    /// # async fn example(agent: zidane::Agent) -> Result<(), Box<dyn std::error::Error>> {
+    /// let (verdict, outcome) = agent.run_typed::<Verdict>("Is 17 prime?").await?;
+    /// println!("{} because {} ({} tokens)", verdict.ok, verdict.why, outcome.stats.total_out);
+    /// # Ok(()) }
+    /// ```
+    pub fn typed<T: ToolInput>(self) -> TypedRun<T> {
+        TypedRun { run: self.output_schema(OutputSchema::new("answer", T::schema())), value: PhantomData }
     }
 
     /// The run as a stream of events, the outcome last.
@@ -125,6 +152,34 @@ impl std::fmt::Debug for Run {
     }
 }
 
+/// A run whose outcome comes with its answer as a value.
+#[derive(Debug)]
+#[must_use = "a run does nothing until it is polled"]
+pub struct TypedRun<T> {
+    run: Run,
+    value: PhantomData<fn() -> T>,
+}
+
+impl<T: ToolInput> Future for TypedRun<T> {
+    type Output = Result<(T, RunOutcome), RunError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let outcome = std::task::ready!(Pin::new(&mut self.run).poll(cx))?;
+        let failed = |message: String, outcome: &RunOutcome| RunError {
+            kind: RunErrorKind::Output(message),
+            turns: outcome.turns.clone(),
+            stats: Box::new(outcome.stats.clone()),
+        };
+        Poll::Ready(match outcome.output.clone() {
+            None => Err(failed(format!("the run ended with {} and no answer", outcome.stop.as_str()), &outcome)),
+            Some(value) => match T::parse(value) {
+                Ok(value) => Ok((value, outcome)),
+                Err(error) => Err(failed(error.to_string(), &outcome)),
+            },
+        })
+    }
+}
+
 /// Leaves the agent idle and without the run's own hooks, however the run ends.
 struct Active {
     claim: RunClaim,
@@ -142,10 +197,14 @@ fn failed(kind: RunErrorKind) -> RunError {
 }
 
 async fn drive(plan: Plan, sink: Option<Sink>, away: Arc<ReaderAway>) -> Result<RunOutcome, RunError> {
-    let Plan { agent, prompt, max_turns, limits, clock, run_id } = plan;
+    let Plan { agent, prompt, max_turns, limits, clock, run_id, output } = plan;
     if tokio::runtime::Handle::try_current().is_err() {
         return Err(failed(RunErrorKind::NoRuntime));
     }
+    let output = match output.map(prepare_output).transpose() {
+        Ok(output) => output,
+        Err(bad) => return Err(failed(RunErrorKind::Output(bad))),
+    };
     let Some(claim) = agent.handle.begin() else { return Err(failed(RunErrorKind::AlreadyRunning)) };
     let active = Active { claim, hooks: agent.hooks.clone() };
     let started = Instant::now();
@@ -174,7 +233,7 @@ async fn drive(plan: Plan, sink: Option<Sink>, away: Arc<ReaderAway>) -> Result<
     let first = agent.session.len();
     let max_turns = max_turns.unwrap_or(agent.options.max_turns);
     let cx = Arc::new(RunCx { agent: Arc::clone(&agent), firing, clock, info, sink, away, abort, meter });
-    let mut run = TurnLoop::new(Arc::clone(&cx), seam(durable.clone()), max_turns);
+    let mut run = TurnLoop::new(Arc::clone(&cx), seam(durable.clone()), max_turns, output);
     let mut result = run.run(prompt).await;
     if let (Some(durable), Ok(_)) = (&durable, &result)
         && let Err(error) = durable.finish().await
@@ -197,10 +256,16 @@ async fn drive(plan: Plan, sink: Option<Sink>, away: Arc<ReaderAway>) -> Result<
                 turns,
                 undelivered,
                 denials: run.denials,
+                output: run.value,
             })
         }
         Err(kind) => Err(RunError { kind, turns, stats: Box::new(stats) }),
     }
+}
+
+fn prepare_output(schema: OutputSchema) -> Result<Output, String> {
+    let check = SchemaCheck::compile(&schema.schema)?;
+    Ok(Output { schema: Arc::new(schema), check: Arc::new(check) })
 }
 
 async fn tell_end(firing: &Firing, stats: &AgentStats, result: &Result<StopCause, RunErrorKind>) {

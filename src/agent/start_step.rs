@@ -16,6 +16,8 @@ pub(super) struct StartJob {
     pub(super) cx: Arc<RunCx>,
     pub(super) prompt: Vec<SessionContentBlock>,
     pub(super) session_turns: usize,
+    /// What the model is told about its answer's form, where the wire cannot hold it to that.
+    pub(super) instruction: Option<String>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -39,7 +41,7 @@ impl Job for StartJob {
     }
 
     async fn run(self, _: StepCx) -> Result<StartOut, StepError> {
-        let Self { cx, prompt, session_turns } = self;
+        let Self { cx, prompt, session_turns, instruction } = self;
         let mut system = cx.agent.head.system.clone();
         let mut failed = None;
         if cx.firing.has::<SystemBefore>() {
@@ -47,6 +49,12 @@ impl Job for StartJob {
             if let Err(failure) = cx.firing.fire::<SystemBefore>(&mut hook_cx).await {
                 failed = Some((failure.hook.to_owned(), failure.cause.to_string()));
             }
+        }
+        if let Some(instruction) = instruction {
+            system = Some(match system.as_deref().filter(|text| !text.trim().is_empty()) {
+                Some(text) => format!("{text}\n\n{instruction}").into(),
+                None => instruction.into(),
+            });
         }
         let model = cx.agent.head.model.clone();
         Ok(StartOut { loop_version: LOOP_VERSION, model, prompt, session_turns, system, failed })

@@ -1,6 +1,7 @@
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 
+use serde_json::Value;
 use uuid::Uuid;
 
 use super::batch::BatchOut;
@@ -11,6 +12,8 @@ use super::model_step::{Continuation, ModelEnd, ModelJob, ModelOut};
 use super::outcome::{Denial, RunErrorKind, StopCause};
 use super::seam::{Done, Seam, SeamError};
 use super::start_step::StartJob;
+use super::structured::Output;
+use super::vision::Description;
 use crate::control::{Halt, QueueKind, QueuedMessage};
 use crate::durable::DurableRun;
 use crate::hooks::{
@@ -25,6 +28,9 @@ use crate::types::{
 };
 
 const CONTINUE: &str = "Please continue.";
+
+/// Tries at structured output after the first.
+const MAX_REPAIRS: u32 = 1;
 
 /// One run of the loop: what it has come to so far.
 pub(super) struct TurnLoop {
@@ -45,6 +51,11 @@ pub(super) struct TurnLoop {
     continued_empty: bool,
     /// A paused turn goes back as it is; no text may come between.
     unresolved: bool,
+    output: Option<Output>,
+    /// Tries at structured output after the first.
+    repairs: u32,
+    /// The answer as a value.
+    pub(super) value: Option<Value>,
 }
 
 /// What came from outside at a boundary, and when.
@@ -64,8 +75,11 @@ enum Next {
 }
 
 impl TurnLoop {
-    pub(super) fn new(cx: Arc<RunCx>, seam: Seam, max_turns: Option<u32>) -> Self {
-        let head = Arc::clone(&cx.agent.head);
+    pub(super) fn new(cx: Arc<RunCx>, seam: Seam, max_turns: Option<u32>, output: Option<Output>) -> Self {
+        let mut head = Arc::clone(&cx.agent.head);
+        if let Some(output) = &output {
+            Arc::make_mut(&mut head).output = Some(Arc::clone(&output.schema));
+        }
         Self {
             cx,
             seam,
@@ -81,6 +95,9 @@ impl TurnLoop {
             continued_length: false,
             continued_empty: false,
             unresolved: false,
+            output,
+            repairs: 0,
+            value: None,
         }
     }
 
@@ -148,6 +165,10 @@ impl TurnLoop {
                 }
                 Next::Ending => {
                     boundary = self.boundary(true).await?;
+                    let steered = !boundary.input.steering.is_empty();
+                    if !steered && boundary.input.halt.is_none() && !self.is_aborted() && self.repair_output()? {
+                        continue;
+                    }
                     let follow_up = boundary.input.follow_up.take();
                     if boundary.input.halt.is_some()
                         || self.turns_are_up()
@@ -164,6 +185,28 @@ impl TurnLoop {
         }
     }
 
+    /// Reads the answer as what was asked for. True when the model is asked to mend it.
+    fn repair_output(&mut self) -> Result<bool, RunErrorKind> {
+        let Some(output) = &self.output else { return Ok(false) };
+        let wrong = match output.read(&self.text) {
+            Ok(value) => {
+                self.value = Some(value);
+                return Ok(false);
+            }
+            Err(wrong) => wrong,
+        };
+        if self.repairs >= MAX_REPAIRS || self.turns_are_up() {
+            return Err(RunErrorKind::Output(wrong));
+        }
+        self.repairs += 1;
+        let text = format!("{wrong}\n\n{}", output.instruction());
+        let history = self.cx.agent.session.history();
+        let Some(last) = history.last().cloned() else { return Err(RunErrorKind::Output(wrong)) };
+        drop(history);
+        self.push_text(&last, TurnOrigin::Repair, &text, last.created_at);
+        Ok(true)
+    }
+
     fn turns_are_up(&self) -> bool {
         self.max_turns.is_some_and(|max| self.number >= max)
     }
@@ -176,9 +219,12 @@ impl TurnLoop {
             cx.firing.observe::<AgentStart>(&mut AgentStartCx::new(&cx.firing.base, &blocks)).await;
         }
         // Checked before anything is stored, sent or recorded.
-        cx.agent.provider.check(&self.head.model, &blocks).map_err(provider_error)?;
+        self.check(&blocks)?;
         self.load_state().await?;
-        let start = StartJob { cx: Arc::clone(&cx), prompt: blocks, session_turns: cx.agent.session.len() };
+        let native = cx.agent.provider.capabilities(&self.head.model).native_structured_output;
+        let instruction = self.output.as_ref().filter(|_| !native).map(Output::instruction);
+        let session_turns = cx.agent.session.len();
+        let start = StartJob { cx: Arc::clone(&cx), prompt: blocks, session_turns, instruction };
         let started = self.step(start).await?;
         let at = cx.time(started.at).await;
         if let Some((hook, message)) = started.out.failed {
@@ -241,6 +287,21 @@ impl TurnLoop {
         }
     }
 
+    /// Checks that a user turn can be sent. Images need not, where another model describes them.
+    fn check(&self, blocks: &[SessionContentBlock]) -> Result<(), RunErrorKind> {
+        let agent = &self.cx.agent;
+        let model = &self.head.model;
+        let described = agent.options.vision.is_some() && !agent.provider.capabilities(model).images;
+        let checked = if described {
+            let seen = |block: &&SessionContentBlock| !matches!(block, SessionContentBlock::Image(_));
+            let rest: Vec<_> = blocks.iter().filter(seen).cloned().collect();
+            agent.provider.check(model, &rest)
+        } else {
+            agent.provider.check(model, blocks)
+        };
+        checked.map_err(provider_error)
+    }
+
     /// Settles what an earlier run left open.
     async fn repair(&self, at: Timestamp) {
         let cx = &self.cx;
@@ -292,7 +353,7 @@ impl TurnLoop {
         let mut turns = Vec::with_capacity(messages.len());
         for message in messages {
             let blocks = prompt_blocks(message.prompt);
-            cx.agent.provider.check(&self.head.model, &blocks).map_err(provider_error)?;
+            self.check(&blocks)?;
             if !blocks.is_empty() {
                 turns.push((message.id, self.turn(self.uuid(), Role::User, origin, blocks, at)));
             }
@@ -332,6 +393,7 @@ impl TurnLoop {
         let done = self.step(job).await?;
         let at = cx.time(done.at).await;
         let mut out = done.out;
+        self.record_visions(turn_id, std::mem::take(&mut out.visions));
         let usage = self.record_usage(turn_id, &out).await;
         let failure = match std::mem::replace(&mut out.end, ModelEnd::Complete) {
             ModelEnd::Complete => None,
@@ -368,6 +430,38 @@ impl TurnLoop {
         }
     }
 
+    /// Files what descriptions of images used, and keeps them: on a replay nobody asked for them here.
+    fn record_visions(&mut self, turn_id: Uuid, visions: Vec<Description>) {
+        for vision in visions {
+            self.cx.agent.stand_ins.lock().unwrap_or_else(PoisonError::into_inner).learn(&vision);
+            let usage = TurnUsage {
+                tokens: vision.usage.tokens,
+                cost: vision.cost,
+                model_id: vision.model_id,
+                requested_model: vision.requested_model,
+                provider: vision.provider,
+                finish_reason: Some(TurnFinishReason::Stop),
+                kind: UsageKind::Vision,
+                complete: true,
+                attempts: 1,
+                ..self.usage_base(turn_id)
+            };
+            self.cx.meter.count_side(&usage);
+            self.stats.push_turn(usage);
+        }
+    }
+
+    /// The part of a usage entry that says whose it is.
+    fn usage_base(&self, turn_id: Uuid) -> TurnUsage {
+        TurnUsage {
+            run_id: (*self.cx.info.run_id).to_owned(),
+            turn_id: turn_id.to_string(),
+            parent_run_id: self.cx.info.parent_run_id.as_deref().map(ToOwned::to_owned),
+            depth: self.cx.info.depth,
+            ..TurnUsage::default()
+        }
+    }
+
     /// Files what the turn used; `None` when nothing was sent.
     async fn record_usage(&mut self, turn_id: Uuid, out: &ModelOut) -> Option<TurnUsage> {
         if out.attempts == 0 {
@@ -381,14 +475,10 @@ impl TurnLoop {
             provider: out.provider.clone(),
             finish_reason: out.finish,
             raw_finish_reason: out.raw_finish.clone(),
-            run_id: (*self.cx.info.run_id).to_owned(),
-            turn_id: turn_id.to_string(),
-            parent_run_id: self.cx.info.parent_run_id.as_deref().map(ToOwned::to_owned),
-            depth: self.cx.info.depth,
-            kind: UsageKind::Turn,
+            kind: if self.repairs > 0 && self.value.is_none() { UsageKind::Repair } else { UsageKind::Turn },
             complete: out.complete,
             attempts: out.attempts,
-            ..TurnUsage::default()
+            ..self.usage_base(turn_id)
         };
         self.cx.meter.count_turn(&usage);
         self.stats.push_turn(usage.clone());

@@ -16,6 +16,8 @@ mod delay;
 mod delta_shape;
 mod error;
 mod event;
+#[cfg(feature = "gemini")]
+mod gemini;
 mod history;
 #[cfg(feature = "http")]
 #[allow(dead_code, reason = "used by the wires")]
@@ -38,6 +40,7 @@ mod openai_error;
 pub mod openai_responses;
 #[allow(dead_code, reason = "used by the wires")]
 mod outgoing;
+mod output_schema;
 mod prices;
 mod request;
 mod retry;
@@ -66,6 +69,8 @@ pub use anthropic::{Anthropic, AnthropicBuilder};
 pub use capabilities::Capabilities;
 pub use error::{ProviderError, ProviderErrorKind};
 pub use event::{StreamEvent, UsageSnapshot};
+#[cfg(feature = "gemini")]
+pub use gemini::{Gemini, GeminiBuilder};
 pub use history::{BodyCache, EncodedBody, History, HistoryTurn};
 #[cfg(feature = "http")]
 pub use http::{HttpOptions, RawResponse};
@@ -73,6 +78,7 @@ pub use http::{HttpOptions, RawResponse};
 pub use openai_chat::{ChatProfile, OpenAiChat};
 #[cfg(feature = "openai")]
 pub use openai_responses::{OpenAi, ResponsesProfile};
+pub use output_schema::OutputSchema;
 pub use prices::{PriceBook, Rates};
 pub use request::{
     ModelRequest, ReaderAway, RequestContext, RequestHead, ThinkingLevel, ToolChoice, ToolDefinition, ToolNames,

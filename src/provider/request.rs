@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-use super::{BodyCache, History};
+use super::{BodyCache, History, OutputSchema};
 
 /// How hard the model should think. Unset sends nothing at all: some models refuse even `disabled`.
 ///
@@ -129,6 +129,8 @@ pub struct RequestHead {
     pub stop_sequences: Vec<String>,
     /// Mark stable parts for the provider's prompt cache, where it needs marks. Default true in the agent.
     pub cache: bool,
+    /// What the final answer must be. A wire without a mode for it ignores this; the agent then tells the model in words.
+    pub output: Option<Arc<OutputSchema>>,
     /// Fields merged into the request body last, as they are; they win over what the wire would send.
     pub extra: Map<String, Value>,
 }

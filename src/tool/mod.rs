@@ -52,6 +52,7 @@ pub use output::ToolOutput;
 pub use spec::{Concurrency, Repeat, ToolSpec};
 pub use toolset::{CompiledTool, ToolSet, ToolSetError};
 pub use typed::TypedTool;
+pub(crate) use validate::SchemaCheck;
 pub use validate::{InvalidArguments, Violation};
 
 pub use crate::tool_state::Settled;

@@ -74,6 +74,36 @@ impl std::fmt::Display for InvalidArguments {
 
 impl std::error::Error for InvalidArguments {}
 
+/// A compiled schema of something other than a tool's arguments.
+#[derive(Debug)]
+pub(crate) struct SchemaCheck(Arguments);
+
+impl SchemaCheck {
+    /// Compiles a schema whose root takes an object.
+    ///
+    /// # Errors
+    /// What is wrong with it, and where.
+    pub(crate) fn compile(schema: &Value) -> Result<Self, String> {
+        Arguments::compile(schema).map(Self).map_err(|bad| format!("at `{}`: {}", bad.pointer, bad.message))
+    }
+
+    /// Checks a value.
+    ///
+    /// # Errors
+    /// The places where it does not match, a line each.
+    pub(crate) fn check(&self, value: &Value) -> Result<(), String> {
+        self.0.check(value).map_err(|invalid| match invalid {
+            InvalidArguments::Schema { violations, .. } => violations
+                .iter()
+                .map(|Violation { pointer, message }| {
+                    format!("\n- {}: {message}", if pointer.is_empty() { "(answer)" } else { pointer })
+                })
+                .collect(),
+            bad @ InvalidArguments::BadJson { .. } => bad.to_string(),
+        })
+    }
+}
+
 /// A schema that cannot be used, and where in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct BadSchema {

@@ -47,6 +47,10 @@ fn snapshot(protocol: Protocol, usage: &Value) -> Option<UsageSnapshot> {
             let chunk = json!({ "model": "m", "choices": choice, "usage": usage });
             format!("data: {chunk}\n\ndata: [DONE]\n\n")
         }
+        Protocol::Gemini => {
+            let candidate = json!([{ "content": { "parts": [{ "text": "x" }] }, "finishReason": "STOP" }]);
+            format!("data: {}\r\n\r\n", json!({ "candidates": candidate, "usageMetadata": usage }))
+        }
     };
     let headers = vec![("content-type".to_owned(), "text/event-stream".to_owned())];
     let response = RawResponse::recorded(200, headers, [Bytes::from(body)]);

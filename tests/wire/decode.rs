@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use zidane::provider::openai_chat::{ChatProfile, OpenAiChat};
 use zidane::provider::openai_responses::{OpenAi, ResponsesProfile};
-use zidane::provider::{Anthropic, RawResponse};
+use zidane::provider::{Anthropic, Gemini, RawResponse};
 use zidane::{Agent, AgentBuilder};
 
 use super::corpus::{Exchange, Protocol};
@@ -11,7 +11,7 @@ use super::got::{self, Got};
 
 pub fn is_built(protocol: Protocol) -> bool {
     match protocol {
-        Protocol::Anthropic | Protocol::Chat | Protocol::Responses => true,
+        Protocol::Anthropic | Protocol::Chat | Protocol::Responses | Protocol::Gemini => true,
         Protocol::Left => false,
     }
 }
@@ -24,6 +24,7 @@ pub fn decode(protocol: Protocol, vendor: &str, exchange: &Exchange, pieces: Vec
         Protocol::Chat => chat(vendor, "http://127.0.0.1:9/v1").decode(&model, response),
         Protocol::Anthropic => anthropic(vendor, "http://127.0.0.1:9").decode(&model, response),
         Protocol::Responses => responses(vendor, "http://127.0.0.1:9/v1").decode(&model, response),
+        Protocol::Gemini => gemini(vendor, "http://127.0.0.1:9").decode(&model, response),
         Protocol::Left => unreachable!("not built"),
     })
 }
@@ -34,6 +35,7 @@ pub fn agent(protocol: Protocol, vendor: &str, url: &str) -> AgentBuilder {
         Protocol::Chat => Agent::builder().provider(chat(vendor, &format!("{url}/v1"))),
         Protocol::Anthropic => Agent::builder().provider(anthropic(vendor, url)),
         Protocol::Responses => Agent::builder().provider(responses(vendor, &format!("{url}/v1"))),
+        Protocol::Gemini => Agent::builder().provider(gemini(vendor, url)),
         Protocol::Left => unreachable!("not built"),
     }
 }
@@ -45,6 +47,10 @@ fn responses(vendor: &str, url: &str) -> OpenAi {
 
 fn anthropic(vendor: &str, url: &str) -> Anthropic {
     Anthropic::builder().id(vendor).base_url(url).api_key("test").build().unwrap()
+}
+
+fn gemini(vendor: &str, url: &str) -> Gemini {
+    Gemini::builder().id(vendor).base_url(url).api_key("test").build().unwrap()
 }
 
 /// The provider as a host would set it up for a vendor; one without a profile of its own gets the plain one.

@@ -109,9 +109,14 @@ impl Family {
             images_in_tool_results: true,
             documents_in_tool_results: self.claude,
             thinking: self.reasoning != Reasoning::None,
-            native_structured_output: self.claude && self.reasoning != Reasoning::None,
+            native_structured_output: self.structured_output(),
             ..Capabilities::TEXT
         }
+    }
+
+    /// Whether `output_config.format` is taken.
+    pub(super) fn structured_output(self) -> bool {
+        self.claude && self.reasoning != Reasoning::None
     }
 
     /// The nearest thing to a level that the family takes. `None` sends nothing.

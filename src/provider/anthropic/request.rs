@@ -154,6 +154,15 @@ impl<'a> Body<'a> {
                 self.field("tool_choice", &choice)?;
             }
         }
+        let effort = match thinking {
+            Some(Thinking::Adaptive { effort } | Thinking::BetweenTools { effort }) => Some(effort),
+            _ => None,
+        };
+        let schema = head.output.as_ref().filter(|_| self.family.structured_output());
+        let format = schema.map(|output| Format { kind: "json_schema", schema: output.closed(false) });
+        if effort.is_some() || format.is_some() {
+            self.field("output_config", &OutputConfig { effort, format })?;
+        }
         match thinking {
             None => {}
             Some(Thinking::Disabled) => self.field("thinking", &ThinkingField::of("disabled"))?,
@@ -161,14 +170,8 @@ impl<'a> Body<'a> {
                 let field = ThinkingField { budget_tokens: Some(budget), ..ThinkingField::of("enabled") };
                 self.field("thinking", &field)?;
             }
-            Some(Thinking::Adaptive { effort }) => {
-                self.field("thinking", &ThinkingField::of("adaptive"))?;
-                self.field("output_config", &OutputConfig { effort })?;
-            }
-            Some(Thinking::BetweenTools { effort }) => {
-                self.field("thinking", &ThinkingField::of("between_tools"))?;
-                self.field("output_config", &OutputConfig { effort })?;
-            }
+            Some(Thinking::Adaptive { .. }) => self.field("thinking", &ThinkingField::of("adaptive"))?,
+            Some(Thinking::BetweenTools { .. }) => self.field("thinking", &ThinkingField::of("between_tools"))?,
         }
         let thinks = matches!(thinking, Some(Thinking::Adaptive { .. } | Thinking::Enabled { .. }));
         if let Some(temperature) = head.temperature.filter(|temperature| temperature.is_finite())
@@ -386,5 +389,15 @@ impl ThinkingField {
 
 #[derive(Serialize)]
 struct OutputConfig {
-    effort: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    effort: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    format: Option<Format>,
+}
+
+#[derive(Serialize)]
+struct Format {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    schema: Value,
 }

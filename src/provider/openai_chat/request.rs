@@ -161,6 +161,13 @@ fn write_head(profile: &ChatProfile, head: &RequestHead, out: &mut Buffer) -> Re
     if head.cache && profile.cache_control.contains(&head.model) {
         fields.raw("cache_control", "{\"type\":\"ephemeral\"}")?;
     }
+    if let Some(output) = head.output.as_ref().filter(|_| profile.structured_output) {
+        let strict = profile.strict_tools;
+        let schema = output.closed(strict);
+        let format =
+            json!({"type": "json_schema", "json_schema": {"name": output.name, "schema": schema, "strict": strict}});
+        fields.field("response_format", &format)?;
+    }
     write_tools(profile, head, &mut fields)?;
     for (name, value) in &head.extra {
         fields.write(name, |out| serde_json::to_writer(out, value))?;

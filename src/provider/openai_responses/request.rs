@@ -133,6 +133,12 @@ fn write_head(profile: &ResponsesProfile, head: &RequestHead, out: &mut Buffer) 
         let summary = (profile.reasoning_summary && level != ThinkingLevel::Off).then_some("auto");
         fields.field("reasoning", &Reasoning { effort, summary })?;
     }
+    if let Some(output) = head.output.as_ref().filter(|_| profile.structured_output) {
+        let strict = profile.strict_tools;
+        let schema = output.closed(strict);
+        let format = json!({ "type": "json_schema", "name": output.name, "schema": schema, "strict": strict });
+        fields.field("text", &json!({ "format": format }))?;
+    }
     write_tools(profile, head, &mut fields)?;
     for (name, value) in &head.extra {
         fields.write(name, value)?;

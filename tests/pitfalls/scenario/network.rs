@@ -58,6 +58,7 @@ fn beginning(protocol: Protocol, text: &str) -> String {
             let text = serde_json::Value::from(text);
             format!("data: {{\"choices\":[{{\"index\":0,\"delta\":{{\"content\":{text}}}}}]}}\n\n")
         }
+        Protocol::Gemini => whole.replace(",\"finishReason\":\"STOP\"", ""),
     }
 }
 

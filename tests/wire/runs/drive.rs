@@ -125,7 +125,7 @@ fn outcome_differences(
         (Ok(_), _) if !is_last || plan.stops.is_some() => None,
         (Ok(outcome), Some(End::Finish { .. })) => {
             let said = answer.blocks.iter().filter_map(|block| match block {
-                Block::Text(text) => Some(text.as_str()),
+                Block::Text(text) | Block::Signed { text, .. } => Some(text.as_str()),
                 _ => None,
             });
             // A space that is a text block of its own, between two with citations, is not kept: blank text is not
@@ -156,7 +156,13 @@ impl AgentTool for Recorded {
     }
 
     async fn call(&self, _input: Value, cx: ToolContext) -> Result<ToolOutput, ToolError> {
-        let result = self.results.lock().unwrap().get_mut(cx.call_id()).and_then(VecDeque::pop_front);
+        let result = {
+            let mut results = self.results.lock().unwrap();
+            // Where the wire gives no ids, a call's name and place do (see `read_gemini`).
+            let made = (0..).map(|place| format!("{}#{place}", self.name)).take(results.len());
+            let keys: Vec<_> = std::iter::once(cx.call_id().to_owned()).chain(made).collect();
+            keys.iter().find_map(|key| results.get_mut(key)?.pop_front())
+        };
         let Some(Part::Result { content, is_error, .. }) = result else { return Err("not recorded".into()) };
         let mut output = ToolOutput::from(body(&content));
         output.is_error = is_error;

@@ -1,6 +1,6 @@
 //! What an agent must be given so that it goes through a recorded conversation.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use serde_json::{Map, Value};
 use zidane::types::TurnFinishReason;
@@ -52,7 +52,17 @@ impl Plan {
         let mut said = self.said_before(step).into_iter();
         let mut request = self.steps.get(step).map(|step| step.request.clone()).unwrap_or_default();
         for turn in request.turns.iter_mut().skip(self.given.len()).filter(|turn| !turn.is_user) {
+            let mut ids: VecDeque<_> = turn.calls().map(str::to_owned).collect();
             turn.parts = said.next().unwrap_or_default().into_iter().flat_map(parts).collect();
+            for part in &mut turn.parts {
+                if let Part::Call { id, .. } = part {
+                    // Where the wire gives no ids, the reader makes some.
+                    let known = ids.pop_front().unwrap_or_default();
+                    if id.is_empty() {
+                        *id = known;
+                    }
+                }
+            }
         }
         request
     }
@@ -62,6 +72,9 @@ fn parts(block: Block) -> Vec<Part> {
     match block {
         Block::Text(text) if text.trim().is_empty() => Vec::new(),
         Block::Text(text) => vec![Part::Text(text)],
+        Block::Signed { text, signature } => {
+            vec![Part::Thinking { text: "text".into(), signature: Some(signature) }, Part::Text(text)]
+        }
         Block::Thinking { text, signature } => match signature.as_deref().map(serde_json::from_str) {
             Some(Ok(details @ Value::Array(_))) => {
                 vec![Part::Thinking { text, signature: None }, Part::Details(details)]
@@ -77,7 +90,12 @@ fn parts(block: Block) -> Vec<Part> {
                 Arguments::Json(arguments) => arguments,
                 Arguments::Raw(raw) => serde_json::json!({ "INVALID_JSON": raw }),
             };
-            vec![Part::Call { id: call.id, name: call.name, arguments }]
+            let signature = call.signature.filter(|signature| !signature.starts_with('{'));
+            let signed = signature.map(|value| Part::Thinking {
+                text: format!("call {} {arguments}", call.name),
+                signature: Some(value),
+            });
+            signed.into_iter().chain([Part::Call { id: call.id, name: call.name, arguments }]).collect()
         }
         Block::Opaque(value) => vec![Part::Opaque(value)],
     }
@@ -153,15 +171,21 @@ fn follows(before: &Step, request: &Request) -> Result<(), &'static str> {
 fn extra(body: &Value) -> Map<String, Value> {
     let mut extra = Map::new();
     let tools = body["tools"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let only_functions = |tool: &Value| {
+        let fields = tool.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null());
+        fields.map(|(name, _)| name.as_str()).eq(["functionDeclarations"])
+    };
     let is_plain = |tool: &Value| {
         let is_flat = tool["type"] == "function" && tool["defer_loading"] != true;
-        tool["function"].is_object() || tool["input_schema"].is_object() || is_flat
+        tool["function"].is_object() || tool["input_schema"].is_object() || is_flat || only_functions(tool)
     };
     if !tools.iter().all(is_plain) {
         extra.insert("tools".into(), body["tools"].clone());
     }
-    if body["mcp_servers"].is_array() {
-        extra.insert("mcp_servers".into(), body["mcp_servers"].clone());
+    for field in ["mcp_servers", "toolConfig"] {
+        if body[field].is_array() || body[field].is_object() {
+            extra.insert(field.into(), body[field].clone());
+        }
     }
     extra
 }
