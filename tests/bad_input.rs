@@ -10,16 +10,17 @@ use zidane::provider::{HttpOptions, Provider, ProviderError, ProviderErrorKind, 
 use zidane::testing::{HttpEnd, HttpFraming, HttpReply, SseServer, validate_transcript};
 use zidane::tool::{ToolSpec, tool_fn_value};
 use zidane::types::{Document, Media, PromptPart, ToolStatus};
-use zidane::{Agent, AgentEvent, Anthropic, Gemini, OpenAiChat, RunError, RunErrorKind, StopCause};
+use zidane::{Agent, AgentEvent, Anthropic, Gemini, OpenAi, OpenAiChat, RunError, RunErrorKind, StopCause};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wire {
     Anthropic,
     Chat,
+    Responses,
     Gemini,
 }
 
-const WIRES: [Wire; 3] = [Wire::Anthropic, Wire::Chat, Wire::Gemini];
+const WIRES: [Wire; 4] = [Wire::Anthropic, Wire::Chat, Wire::Responses, Wire::Gemini];
 
 const KEY: &str = "key-that-must-not-leak-1234567890";
 
@@ -62,6 +63,9 @@ impl Wire {
             Self::Chat => builder.provider(
                 OpenAiChat::builder().api_key(KEY).base_url(format!("{}/v1", server.url())).http(http).build().unwrap(),
             ),
+            Self::Responses => builder.provider(
+                OpenAi::builder().api_key(KEY).base_url(format!("{}/v1", server.url())).http(http).build().unwrap(),
+            ),
         }
     }
 
@@ -78,6 +82,17 @@ impl Wire {
                 json!({"type": "message_delta", "delta": {"stop_reason": "tool_use"}, "usage": {"output_tokens": 9}}),
                 json!({"type": "message_stop"}),
             ]),
+            Self::Responses => {
+                let call = |arguments: &str| json!({"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": name, "arguments": arguments});
+                events(&[
+                    json!({"type": "response.created", "response": {"id": "r", "model": "some-model", "status": "in_progress"}}),
+                    json!({"type": "response.output_text.delta", "output_index": 0, "content_index": 0, "delta": "Let me."}),
+                    json!({"type": "response.output_item.added", "output_index": 1, "item": call("")}),
+                    json!({"type": "response.function_call_arguments.delta", "output_index": 1, "delta": arguments}),
+                    json!({"type": "response.output_item.done", "output_index": 1, "item": call(arguments)}),
+                    json!({"type": "response.completed", "response": {"status": "completed", "usage": {"input_tokens": 7, "output_tokens": 9}}}),
+                ])
+            }
             Self::Gemini => {
                 let mut call = json!({"functionCall": {"id": "g1", "name": name}});
                 if !arguments.is_empty() {
@@ -113,6 +128,11 @@ impl Wire {
                 json!({"type": "content_block_stop", "index": 0}),
                 json!({"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 9}}),
                 json!({"type": "message_stop"}),
+            ]),
+            Self::Responses => events(&[
+                json!({"type": "response.created", "response": {"id": "r", "model": "some-model", "status": "in_progress"}}),
+                json!({"type": "response.output_text.delta", "output_index": 0, "content_index": 0, "delta": text}),
+                json!({"type": "response.completed", "response": {"status": "completed", "usage": {"input_tokens": 7, "output_tokens": 9}}}),
             ]),
             Self::Gemini => gemini(&json!([{ "text": text }]), Some("STOP")),
             Self::Chat => format!(

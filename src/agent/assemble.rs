@@ -11,6 +11,10 @@ use crate::types::{
 /// More blocks than any answer has; a stream that opens more is broken.
 const MAX_BLOCKS: usize = 100_000;
 
+/// Room to begin with, in bytes: most blocks never need more.
+const TEXT_ROOM: usize = 256;
+const ARGUMENTS_ROOM: usize = 64;
+
 /// Puts the blocks of one answer together from its events.
 pub(super) struct Assembler {
     blocks: Vec<Building>,
@@ -143,7 +147,8 @@ impl Assembler {
                     }
                     return Changed::Nothing;
                 }
-                let call = Kind::Call { id: id.clone(), name: name.clone(), arguments: String::new(), complete: false };
+                let arguments = String::with_capacity(ARGUMENTS_ROOM);
+                let call = Kind::Call { id: id.clone(), name: name.clone(), arguments, complete: false };
                 self.open(*block, call).map_or(Changed::TooMany, |index| Changed::Call { index })
             }
             StreamEvent::ToolCallDelta { block, delta } => {
@@ -178,7 +183,8 @@ impl Assembler {
 
     fn append(&mut self, number: u32, delta: &str, thinking: bool) -> Changed {
         let found = self.find(number).or_else(|| {
-            self.open(number, if thinking { Kind::Thinking(String::new()) } else { Kind::Text(String::new()) })
+            let text = String::with_capacity(TEXT_ROOM);
+            self.open(number, if thinking { Kind::Thinking(text) } else { Kind::Text(text) })
         });
         let Some(index) = found else { return Changed::TooMany };
         match self.blocks.get_mut(index).map(|block| &mut block.kind) {

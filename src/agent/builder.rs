@@ -227,6 +227,13 @@ impl AgentBuilder {
         self
     }
 
+    /// Drops the reasoning of the conversation so far, and asks once more, when an API refuses it: it was bound to a
+    /// prefix that a hook has changed, or to another account. Default true.
+    pub fn drop_refused_reasoning(mut self, once: bool) -> Self {
+        self.options.drop_refused_reasoning = once;
+        self
+    }
+
     /// A model that describes images to one that cannot see: each image once, by a request of its own, whose usage is
     /// filed under that model as `vision`. The description stands in for the image in every request after it.
     pub fn vision_fallback(mut self, provider: impl Provider + 'static, model: impl Into<String>) -> Self {
@@ -329,6 +336,7 @@ impl AgentBuilder {
             clock: Arc::clone(&self.clock),
             durable: self.durable.clone(),
             stand_ins: Mutex::default(),
+            unreasoned: Mutex::default(),
         }))
     }
 }

@@ -1,5 +1,6 @@
 use std::sync::{Arc, Mutex};
 
+use super::derived::Unreasoned;
 use super::options::AgentOptions;
 use super::vision::StandIns;
 use crate::clock::Clock;
@@ -25,4 +26,5 @@ pub(super) struct AgentInner {
     pub(super) clock: Arc<dyn Clock>,
     pub(super) durable: Option<Arc<dyn DurableRuntime>>,
     pub(super) stand_ins: Mutex<StandIns>,
+    pub(super) unreasoned: Mutex<Unreasoned>,
 }

@@ -11,6 +11,7 @@ mod batch;
 mod builder;
 mod commit_step;
 mod context;
+mod derived;
 mod event;
 mod gate_step;
 mod inner;

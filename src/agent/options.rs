@@ -60,6 +60,7 @@ pub(super) struct AgentOptions {
     pub(super) fallbacks: Vec<Fallback>,
     pub(super) fallback_on: Vec<ProviderErrorKind>,
     pub(super) vision: Option<Fallback>,
+    pub(super) drop_refused_reasoning: bool,
 }
 
 /// A model to ask when the usual one cannot answer.
@@ -96,6 +97,7 @@ impl Default for AgentOptions {
                 ProviderErrorKind::Transport,
             ],
             vision: None,
+            drop_refused_reasoning: true,
         }
     }
 }
