@@ -180,7 +180,7 @@ fn streamed_arguments_are_put_together() {
     let error = json!({"error": {"code": 500}});
     for rest in [&[][..], &[error]] {
         let broken = content(&decode(&sse(&[&body[..], rest].concat())));
-        assert_eq!(broken[2..], [built.clone()]);
+        assert_eq!(broken[2..], *std::slice::from_ref(&built));
     }
     // Another call begins without an end of the first.
     let second = says(json!([{"functionCall": {"name": "eat", "willContinue": true}}]));
