@@ -58,8 +58,10 @@ pub use agent::{
 pub use async_trait::async_trait;
 #[cfg(feature = "anthropic")]
 pub use provider::Anthropic;
+#[cfg(feature = "gemini")]
+pub use provider::Gemini;
 #[cfg(feature = "openai")]
-pub use provider::OpenAiChat;
+pub use provider::{OpenAi, OpenAiChat};
 pub use tool::{Tool, ToolContext, ToolError, ToolOutput, TypedTool, tool_fn};
 
 /// The README's code, compiled.

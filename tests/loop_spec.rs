@@ -1179,3 +1179,43 @@ async fn only_the_kinds_named_and_only_before_output_fall_back() {
         assert!(asked.requests().is_empty());
     }
 }
+
+// Reasoning that an API refuses.
+
+#[tokio::test]
+async fn refused_reasoning_is_dropped_once_and_stays_dropped() {
+    let refusal = || {
+        let text = "messages.1.content.0: Invalid `signature` in `thinking` block: bound to a different conversation";
+        Reply::error(ProviderError::new(ProviderErrorKind::Invalid, "scripted", text))
+    };
+    let told = Scenario::new([
+        Reply::empty().and_thinking("Hm.", Some("sig")).and_text("One."),
+        refusal(),
+        Reply::text("Two."),
+        Reply::empty().and_thinking("Hm again.", Some("sig2")).and_text("Three."),
+        Reply::text("Four."),
+    ])
+    .model(|model| model.allow_prefix_breaks())
+    .hooks(|agent| {
+        for text in ["2", "3", "4"] {
+            agent.follow_up(text).unwrap();
+        }
+    })
+    .tell()
+    .await;
+    assert_eq!(told.outcome().text, "Four.");
+    let thoughts: Vec<usize> = told
+        .model
+        .requests()
+        .iter()
+        .map(|request| {
+            let blocks = request.turns.iter().flat_map(|turn| &turn.content);
+            blocks.filter(|block| matches!(block, SessionContentBlock::Thinking(_))).count()
+        })
+        .collect();
+    assert_eq!(thoughts, [0, 1, 0, 0, 1], "the refused reasoning never goes again, later reasoning does");
+    assert!(told.stored().contains("\"sig\""), "the session keeps it");
+    let told = Scenario::new([refusal(), refusal(), Reply::text("never")]).tell().await;
+    assert!(matches!(&told.error().kind, RunErrorKind::Provider(error) if error.refuses_reasoning()));
+    assert_eq!(told.model.requests().len(), 2);
+}

@@ -7,7 +7,7 @@ use harness::{Scenario, echo};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
-use zidane::provider::{Anthropic, OpenAiChat, OutputSchema};
+use zidane::provider::{Anthropic, Gemini, OpenAi, OpenAiChat, OutputSchema};
 use zidane::testing::{HttpReply, Reply, ScriptedProvider, SseServer};
 use zidane::types::UsageKind;
 use zidane::{Agent, RunErrorKind};
@@ -79,10 +79,10 @@ async fn it_is_replayed_as_it_was() {
 async fn wires_with_a_mode_for_it_hold_the_model_to_the_schema() {
     let anthropic = json!({"type": "message", "id": "m", "role": "assistant", "model": "m", "content": [{"type": "text", "text": "{\"ok\": true}"}], "stop_reason": "end_turn", "usage": {"input_tokens": 1, "output_tokens": 1}});
     let chat = json!({"id": "c", "object": "chat.completion", "model": "m", "choices": [{"index": 0, "message": {"role": "assistant", "content": "{\"ok\": true, \"why\": null}"}, "finish_reason": "stop"}]});
-    let server =
-        SseServer::start([HttpReply::json(200, anthropic.to_string()), HttpReply::json(200, chat.to_string())])
-            .await
-            .unwrap();
+    let responses = json!({"id": "r", "object": "response", "status": "completed", "model": "m", "output": [{"type": "message", "id": "m1", "role": "assistant", "status": "completed", "content": [{"type": "output_text", "text": "{\"ok\": true, \"why\": null}", "annotations": []}]}], "usage": {"input_tokens": 1, "output_tokens": 1, "total_tokens": 2}});
+    let gemini = json!({"candidates": [{"content": {"role": "model", "parts": [{"text": "{\"ok\": true}"}]}, "finishReason": "STOP"}], "usageMetadata": {"promptTokenCount": 1, "candidatesTokenCount": 1, "totalTokenCount": 2}});
+    let answers = [anthropic, chat, responses, gemini].map(|answer| HttpReply::json(200, answer.to_string()));
+    let server = SseServer::start(answers).await.unwrap();
     let anthropic = Anthropic::builder().api_key("k").base_url(server.url()).build().unwrap();
     let chat = OpenAiChat::builder().api_key("k").base_url(server.url()).build().unwrap();
     let on = |builder: zidane::AgentBuilder, model: &str| builder.model(model).build().unwrap();
@@ -90,6 +90,12 @@ async fn wires_with_a_mode_for_it_hold_the_model_to_the_schema() {
     let second = on(Agent::builder().provider(chat), "gpt-6-luna");
     assert!(first.run_typed::<Verdict>("Well?").await.unwrap().0.ok);
     assert!(second.run_typed::<Verdict>("Well?").await.unwrap().0.ok);
+    let responses = OpenAi::builder().api_key("k").base_url(server.url()).build().unwrap();
+    let gemini = Gemini::builder().api_key("k").base_url(server.url()).build().unwrap();
+    let third = on(Agent::builder().provider(responses), "gpt-6-luna");
+    let fourth = on(Agent::builder().provider(gemini), "gemini-3.5-flash");
+    assert!(third.run_typed::<Verdict>("Well?").await.unwrap().0.ok);
+    assert!(fourth.run_typed::<Verdict>("Well?").await.unwrap().0.ok);
     let bodies: Vec<_> = server.requests().iter().map(|request| request.json().unwrap()).collect();
     let format = &bodies[0]["output_config"]["format"];
     assert_eq!((&format["type"], &format["schema"]["additionalProperties"]), (&json!("json_schema"), &json!(false)));
@@ -98,4 +104,9 @@ async fn wires_with_a_mode_for_it_hold_the_model_to_the_schema() {
     assert_eq!(format["type"], "json_schema");
     assert_eq!(format["json_schema"]["name"], "answer");
     assert_eq!(format["json_schema"]["schema"]["required"], json!(["ok", "why"]), "strict mode wants all of them");
+    let format = &bodies[2]["text"]["format"];
+    assert_eq!((&format["type"], &format["strict"]), (&json!("json_schema"), &json!(true)));
+    let config = &bodies[3]["generationConfig"];
+    assert_eq!(config["responseMimeType"], "application/json");
+    assert_eq!(config["responseJsonSchema"]["properties"]["ok"]["type"], "boolean");
 }

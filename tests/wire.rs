@@ -2,7 +2,7 @@
 //!
 //! The recordings are read from `ZIDANE_WIRE_DIR`, by default `../shared/wire` beside the crate; any folder laid out
 //! like it will do. They belong to other projects and are never copied here.
-#![cfg(all(feature = "anthropic", feature = "openai"))]
+#![cfg(all(feature = "anthropic", feature = "openai", feature = "gemini"))]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, unreachable_pub)]
 
 #[path = "wire/mod.rs"]
@@ -22,7 +22,7 @@ use wire::got::{self, Got};
 use wire::{compare, decode, expect, runs};
 
 /// Tags of which at least one recording must have been compared, so that the test cannot pass by finding nothing.
-const MUST_SEE: [&str; 32] = [
+const MUST_SEE: [&str; 34] = [
     "stream",
     "non-stream",
     "text",
@@ -37,6 +37,8 @@ const MUST_SEE: [&str; 32] = [
     "reasoning",
     "encrypted-reasoning",
     "signature",
+    "thought-signature",
+    "safety-block",
     "cache",
     "usage-detail",
     "server-tool",
@@ -59,11 +61,20 @@ const MUST_SEE: [&str; 32] = [
 
 /// Recorded conversations of which an agent on one wire can go only the first steps, and how many. Turns of another
 /// provider were put between them, or the client sent what this loop never does.
-const PARTLY_REPLAYED: [(&str, usize); 4] = [
+const PARTLY_REPLAYED: [(&str, usize); 9] = [
     ("test-anthropic-to-google-deferred-capability-history-replay", 1),
     ("test-live-tool-search-handoff-anthropic-openai-anthropic", 2),
     ("test-deepseek-deferred-capability-with-thinking", 1),
     ("test-lite-agent-structured-output", 2),
+    // The client answers a search for tools, which is no call of a tool.
+    ("test-openai-client-tool-search-streaming", 1),
+    // Keeps the conversation at the server.
+    ("test-openai-previous-response-id-seed-auto-chains-through-retries", 1),
+    // One agent hands over to another.
+    ("test-music-composer-handoff-hierarchy", 1),
+    // An exchange in the middle was not recorded.
+    ("chat-function-calling-xai-grok-4-1-fast-non-reasoning-can-use-tools-wi-2", 1),
+    ("gemini__google__test-tools", 1),
 ];
 
 /// Prints although the test passes: libtest holds back only what the print macros write.
@@ -281,9 +292,72 @@ fn a_replay_that_differs_is_found() {
         if place != "/messages/3/content" {
             plan.results = given.results;
         }
-        let found = runs::drive::differences(wrong.protocol, &wrong.vendor, &plan);
+        let mut found = runs::drive::differences(wrong.protocol, &wrong.vendor, &plan);
+        found.extend(plan.stops.map(str::to_owned));
         // An empty result is given a placeholder, which is right.
         assert_eq!(found.is_empty(), place == "/messages/3/content", "{place}: {found:?}");
+    }
+}
+
+/// The same on the Responses wire, which has items in place of messages.
+#[test]
+fn a_replay_of_items_that_differs_is_found() {
+    let right = small_run_of_items();
+    let given = runs::plan::plan(&right).unwrap();
+    assert_eq!(runs::drive::differences(right.protocol, &right.vendor, &given), Vec::<String>::new());
+    let changes: [(&str, &str); 8] = [
+        ("/instructions", "Be long."),
+        ("/input/0/content", "5 + 5?"),
+        ("/input/1/encrypted_content", ""),
+        ("/input/2/content/0/text", "Other."),
+        ("/input/3/arguments", r#"{"a":3}"#),
+        ("/input/3/name", "sub"),
+        ("/input/4/call_id", "other"),
+        ("/input/4/output", "5"),
+    ];
+    for (place, value) in changes {
+        let mut wrong = right.clone();
+        *wrong.exchanges[1].request.pointer_mut(place).unwrap() = value.into();
+        let mut plan = runs::plan::plan(&wrong).unwrap();
+        let given = runs::plan::plan(&right).unwrap();
+        (plan.system, plan.prompts, plan.results) = (given.system, given.prompts, given.results);
+        let mut found = runs::drive::differences(wrong.protocol, &wrong.vendor, &plan);
+        found.extend(plan.stops.map(str::to_owned));
+        // Reasoning that the recorded client lost goes back as the model made it.
+        assert_eq!(found.is_empty(), place.ends_with("encrypted_content"), "{place}: {found:?}");
+    }
+}
+
+fn small_run_of_items() -> Recording {
+    let tools = json!([{ "type": "function", "name": "add", "description": "Adds",
+        "parameters": { "type": "object", "properties": {} } }]);
+    let said = json!([
+        { "type": "reasoning", "id": "r", "summary": [], "encrypted_content": "e" },
+        { "type": "message", "role": "assistant", "content": [{ "type": "output_text", "text": "Let me add." }] },
+        { "type": "function_call", "call_id": "c1", "name": "add", "arguments": "{\"a\":2}" },
+    ]);
+    let mut items = vec![json!({ "role": "user", "content": "2 + 2?" })];
+    let request =
+        |items: &[Value]| json!({ "model": "m", "instructions": "Be brief.", "input": items, "tools": tools });
+    let first = request(&items);
+    items.extend(said.as_array().unwrap().iter().cloned());
+    items.push(json!({ "type": "function_call_output", "call_id": "c1", "output": "4" }));
+    let second = request(&items);
+    let answer = |output: &Value| json!({ "model": "m", "status": "completed", "output": output }).to_string();
+    let last = json!([{ "type": "message", "content": [{ "type": "output_text", "text": "4" }] }]);
+    let exchange = |request: Value, body: String| Exchange {
+        path: String::new(),
+        request,
+        status: 200,
+        headers: vec![("content-type".into(), "application/json".into())],
+        body,
+    };
+    Recording {
+        protocol: Protocol::Responses,
+        vendor: "openai".into(),
+        tags: Vec::new(),
+        exchanges: vec![exchange(first, answer(&said)), exchange(second, answer(&last))],
+        is_run: true,
     }
 }
 
@@ -439,6 +513,95 @@ mod expectations {
         assert!(matches!(cut.end, Some(End::Error(failure)) if failure.kinds == [Kind::TruncatedStream]));
     }
 
+    const RESPONSES: &str = concat!(
+        "data: {\"type\":\"response.created\",\"response\":{\"model\":\"m\",\"status\":\"in_progress\"}}\n\n",
+        "data: {\"type\":\"response.reasoning_summary_text.delta\",\"output_index\":0,\"summary_index\":0,\"delta\":\"hm\"}\n\n",
+        "data: {\"type\":\"response.output_item.done\",\"output_index\":0,\"item\":{\"type\":\"reasoning\",\"id\":\"r\",",
+        "\"summary\":[{\"type\":\"summary_text\",\"text\":\"hm\"}],\"encrypted_content\":\"e\"}}\n\n",
+        "data: {\"type\":\"response.output_item.added\",\"output_index\":1,",
+        "\"item\":{\"type\":\"function_call\",\"id\":\"f\",\"call_id\":\"c\",\"name\":\"t\",\"arguments\":\"\"}}\n\n",
+        "data: {\"type\":\"response.function_call_arguments.delta\",\"output_index\":1,\"delta\":\"{\\\"a\\\":1}\"}\n\n",
+        "data: {\"type\":\"response.output_item.done\",\"output_index\":1,\"item\":{\"type\":\"function_call\",\"id\":\"f\",",
+        "\"call_id\":\"c\",\"name\":\"t\",\"arguments\":\"{\\\"a\\\":1}\",\"status\":\"completed\"}}\n\n",
+        "data: {\"type\":\"response.completed\",\"response\":{\"model\":\"m\",\"status\":\"completed\",\"output\":[],\"usage\":",
+        "{\"input_tokens\":5,\"input_tokens_details\":{\"cached_tokens\":2},\"output_tokens\":9}}}\n\n",
+    );
+
+    #[test]
+    fn a_responses_stream_is_read() {
+        let read = |body: &str| answer(Protocol::Responses, "openai", &exchange(200, body));
+        let item = json!({ "type": "reasoning", "id": "r", "encrypted_content": "e",
+            "summary": [{ "type": "summary_text", "text": "hm" }] });
+        let Block::Call(called) = call("c", "t", json!({ "a": 1 })) else { unreachable!() };
+        let expected = Answer {
+            models: vec!["m".into()],
+            blocks: vec![
+                Block::Thinking { text: "hm".into(), signature: Some(item.to_string()) },
+                Block::Call(Call { signature: Some(r#"{"id":"f"}"#.into()), ..called }),
+            ],
+            usage: Some(Usage { input: 3, output: 9, cache_read: 2, ..Usage::default() }),
+            end: finish(Class::ToolCalls, "completed"),
+        };
+        assert_eq!(read(RESPONSES), expected);
+        let cut = RESPONSES.split("data: {\"type\":\"response.output_item.done\",\"output_index\":1").next().unwrap();
+        let cut = read(cut);
+        assert!(matches!(&cut.blocks[1], Block::Call(call) if call.complete == Some(false)), "{cut:?}");
+        assert!(matches!(cut.end, Some(End::Error(failure)) if failure.kinds == [Kind::TruncatedStream]));
+        let filtered = r#"{"status":"incomplete","incomplete_details":{"reason":"content_filter"},"output":[]}"#;
+        assert_eq!(read(filtered).end, finish(Class::ContentFilter, "content_filter"));
+    }
+
+    #[test]
+    fn a_gemini_stream_is_read() {
+        let chunk = |parts: Value, more: Value| {
+            let mut chunk = json!({ "candidates": [{ "content": { "parts": parts } }], "modelVersion": "m" });
+            for (field, value) in more.as_object().unwrap() {
+                chunk["candidates"][0][field] = value.clone();
+            }
+            chunk["usageMetadata"] = json!({ "promptTokenCount": 9, "cachedContentTokenCount": 4,
+                "candidatesTokenCount": 2, "thoughtsTokenCount": 3 });
+            format!("data: {chunk}\r\n\r\n")
+        };
+        let piece = json!({ "jsonPath": "$.a[1].b", "numberValue": 1 });
+        let start = [
+            chunk(json!([{ "text": "h", "thought": true }]), json!({})),
+            chunk(json!([{ "text": "m", "thought": true }, { "text": "h" }, { "text": "i" }]), json!({})),
+            chunk(json!([{ "text": "", "thoughtSignature": "s1" }, { "executableCode": {} }]), json!({})),
+            chunk(
+                json!([{ "functionCall": { "name": "t", "willContinue": true }, "thoughtSignature": "s2" }]),
+                json!({}),
+            ),
+            chunk(json!([{ "functionCall": { "partialArgs": [piece], "willContinue": true } }]), json!({})),
+        ]
+        .concat();
+        let mut called = call("", "t", json!({ "a": [null, { "b": 1 }] }));
+        if let Block::Call(call) = &mut called {
+            call.signature = Some("s2".into());
+        }
+        let expected = Answer {
+            models: vec!["m".into()],
+            blocks: vec![
+                Block::Thinking { text: "hm".into(), signature: None },
+                Block::Text("hi".into()),
+                Block::Signed { text: String::new(), signature: "s1".into() },
+                Block::Opaque(json!({ "executableCode": {} })),
+                called,
+            ],
+            usage: Some(Usage { input: 5, output: 5, cache_read: 4, reasoning: 3, ..Usage::default() }),
+            end: finish(Class::ToolCalls, "STOP"),
+        };
+        let end = chunk(json!([]), json!({ "finishReason": "STOP" }));
+        assert_eq!(answer(Protocol::Gemini, "google", &exchange(200, &format!("{start}{end}"))), expected);
+        let cut = answer(Protocol::Gemini, "google", &exchange(200, &start));
+        assert!(matches!(cut.end, Some(End::Error(failure)) if failure.kinds == [Kind::TruncatedStream]));
+        let error = "{\n\"error\": {\"code\": 503}}\n";
+        let failed = answer(Protocol::Gemini, "google", &exchange(200, &format!("{start}{error}")));
+        assert!(matches!(failed.end, Some(End::Error(failure)) if failure.kinds == [Kind::Overloaded]));
+        let blocked = r#"[{"promptFeedback":{"blockReason":"SAFETY"}}]"#;
+        let blocked = answer(Protocol::Gemini, "google", &exchange(200, blocked));
+        assert_eq!((blocked.blocks, blocked.end), (Vec::new(), finish(Class::ContentFilter, "SAFETY")));
+    }
+
     #[test]
     fn failures_are_classed() {
         let table = [
@@ -461,6 +624,27 @@ mod expectations {
             (Protocol::Chat, 429, r#"{"error":{"code":"rate_limit_exceeded"}}"#, Kind::RateLimited, true),
             (Protocol::Chat, 200, r#"{"error":{"code":502,"message":"x"}}"#, Kind::Server, true),
             (Protocol::Chat, 502, "<html>", Kind::Server, true),
+            (
+                Protocol::Responses,
+                200,
+                "data: {\"type\":\"error\",\"code\":\"rate_limit_exceeded\",\"message\":\"x\"}\n\n",
+                Kind::RateLimited,
+                true,
+            ),
+            (
+                Protocol::Gemini,
+                400,
+                r#"[{"error":{"code":400,"details":[{"reason":"API_KEY_INVALID"}]}}]"#,
+                Kind::Auth,
+                false,
+            ),
+            (
+                Protocol::Gemini,
+                429,
+                r#"{"error":{"details":[{"violations":[{"quotaId":"RequestsPerDay"}]}]}}"#,
+                Kind::Quota,
+                false,
+            ),
         ];
         for (protocol, status, body, kind, retryable) in table {
             let answer = answer(protocol, "x", &exchange(status, body));

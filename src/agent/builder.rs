@@ -1,5 +1,5 @@
 use std::collections::HashMap;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -227,6 +227,20 @@ impl AgentBuilder {
         self
     }
 
+    /// Drops the reasoning of the conversation so far, and asks once more, when an API refuses it: it was bound to a
+    /// prefix that a hook has changed, or to another account. Default true.
+    pub fn drop_refused_reasoning(mut self, once: bool) -> Self {
+        self.options.drop_refused_reasoning = once;
+        self
+    }
+
+    /// A model that describes images to one that cannot see: each image once, by a request of its own, whose usage is
+    /// filed under that model as `vision`. The description stands in for the image in every request after it.
+    pub fn vision_fallback(mut self, provider: impl Provider + 'static, model: impl Into<String>) -> Self {
+        self.options.vision = Some(Fallback { provider: Arc::new(provider), model: model.into() });
+        self
+    }
+
     /// What tokens cost. Default: the built-in table; a cost that the provider reports wins over any.
     pub fn prices(mut self, prices: PriceBook) -> Self {
         self.options.prices = Arc::new(prices);
@@ -321,6 +335,8 @@ impl AgentBuilder {
             extensions: Arc::new(self.extensions.clone()),
             clock: Arc::clone(&self.clock),
             durable: self.durable.clone(),
+            stand_ins: Mutex::default(),
+            unreasoned: Mutex::default(),
         }))
     }
 }

@@ -1,6 +1,8 @@
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
+use super::derived::Unreasoned;
 use super::options::AgentOptions;
+use super::vision::StandIns;
 use crate::clock::Clock;
 use crate::control::AgentHandle;
 use crate::durable::DurableRuntime;
@@ -23,4 +25,6 @@ pub(super) struct AgentInner {
     pub(super) extensions: Arc<Extensions>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) durable: Option<Arc<dyn DurableRuntime>>,
+    pub(super) stand_ins: Mutex<StandIns>,
+    pub(super) unreasoned: Mutex<Unreasoned>,
 }

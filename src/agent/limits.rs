@@ -162,6 +162,12 @@ impl Meter {
         add(&self.spent.cost, usage.cost.unwrap_or_default().0);
     }
 
+    /// Counts a request beside the turns.
+    pub(super) fn count_side(&self, usage: &TurnUsage) {
+        add(&self.spent.tokens, usage.tokens.total());
+        add(&self.spent.cost, usage.cost.unwrap_or_default().0);
+    }
+
     fn used_up(&self) -> Option<Limit> {
         let over =
             |counter: &AtomicU64, limit: Option<u64>| limit.is_some_and(|l| counter.load(Ordering::Relaxed) >= l);

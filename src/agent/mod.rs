@@ -11,6 +11,7 @@ mod batch;
 mod builder;
 mod commit_step;
 mod context;
+mod derived;
 mod event;
 mod gate_step;
 mod inner;
@@ -29,6 +30,7 @@ mod start_step;
 mod structured;
 mod tool_step;
 mod turn_loop;
+mod vision;
 
 use std::sync::Arc;
 

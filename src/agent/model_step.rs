@@ -13,7 +13,9 @@ use super::Limit;
 use super::assemble::{Assembler, Changed};
 use super::context::RunCx;
 use super::event::AgentEvent;
+use super::options::Fallback;
 use super::seam::Job;
+use super::vision::{Description, describe};
 use crate::durable::{StepCx, StepError, StepKind};
 use crate::hooks::{
     AttemptFailed, AttemptFailedCx, AttemptStart, AttemptStartCx, ContextTransform, ContextTransformCx,
@@ -56,6 +58,8 @@ pub(super) struct ModelOut {
     pub(super) visible_tools: Option<Vec<String>>,
     /// How a pause is continued.
     pub(super) resume: Option<Continuation>,
+    /// Images that were described for a model that cannot see.
+    pub(super) visions: Vec<Description>,
 }
 
 /// [`Resume`], on record.
@@ -105,8 +109,9 @@ struct Ready {
 
 async fn ask(job: ModelJob) -> ModelOut {
     let (cx, turn_id) = (Arc::clone(&job.cx), job.turn_id);
-    match prepare(job).await {
-        Ok(ready) => converse(&cx, turn_id, ready).await,
+    let mut visions = Vec::new();
+    match prepare(job, &mut visions).await {
+        Ok(ready) => ModelOut { visions, ..converse(&cx, turn_id, ready).await },
         Err(failed) => {
             let provider = cx.agent.provider.id().to_owned();
             ModelOut {
@@ -123,13 +128,14 @@ async fn ask(job: ModelJob) -> ModelOut {
                 raw_finish: None,
                 visible_tools: None,
                 resume: None,
+                visions,
             }
         }
     }
 }
 
 /// Runs the shape hooks and checks what they leave.
-async fn prepare(job: ModelJob) -> Result<Ready, ModelEnd> {
+async fn prepare(job: ModelJob, visions: &mut Vec<Description>) -> Result<Ready, ModelEnd> {
     let ModelJob { cx, number, mut head, mut history, body_cache, .. } = job;
     if let Some(limit) = cx.meter.forbids_turn() {
         return Err(ModelEnd::Limit(limit));
@@ -168,10 +174,37 @@ async fn prepare(job: ModelJob) -> Result<Ready, ModelEnd> {
     if !answerable {
         return Err(ModelEnd::NothingToSend);
     }
+    if let Some(fallback) = &cx.agent.options.vision
+        && !provider.capabilities(&head.model).images
+    {
+        history = seen_for(&cx, fallback, history, visions).await?;
+    }
+    history = cx.agent.unreasoned.lock().unwrap_or_else(PoisonError::into_inner).view(history);
     // A view that hooks changed is nothing that later requests begin with.
     let body_cache = if transformed { Arc::default() } else { body_cache };
     let request = ModelRequest { head, history, body_cache };
     Ok(Ready { provider, request: Arc::new(request), visible_tools })
+}
+
+/// The conversation in words, for a model that cannot see.
+async fn seen_for(
+    cx: &RunCx,
+    fallback: &Fallback,
+    history: History,
+    visions: &mut Vec<Description>,
+) -> Result<History, ModelEnd> {
+    let stand_ins = || cx.agent.stand_ins.lock().unwrap_or_else(PoisonError::into_inner);
+    let unknown = stand_ins().unknown(&history);
+    for (image, media) in unknown {
+        let described = match describe(cx, fallback, image, media).await {
+            Ok(described) => described,
+            Err(error) if error.kind == ProviderErrorKind::Aborted => return Err(ModelEnd::Aborted),
+            Err(error) => return Err(ModelEnd::Provider(Box::new(error))),
+        };
+        stand_ins().learn(&described);
+        visions.push(described);
+    }
+    Ok(stand_ins().view(&history))
 }
 
 fn hook_end(failure: crate::hooks::HookFailure) -> ModelEnd {
@@ -220,6 +253,7 @@ async fn converse(cx: &RunCx, turn_id: Uuid, ready: Ready) -> ModelOut {
     let mut fallbacks = cx.agent.options.fallbacks.iter();
     // Attempts with the model at hand; `attempt` counts all of them.
     let mut tries = 1;
+    let mut dropped = false;
     let wire = (cx.firing.has::<ProviderRequest>() || cx.firing.has::<ProviderResponse>())
         .then(|| Arc::new(WireLog::default()));
     let mut lost = Lost::default();
@@ -243,6 +277,10 @@ async fn converse(cx: &RunCx, turn_id: Uuid, ready: Ready) -> ModelOut {
         };
         let output = assembler.has_output();
         let mut delay = policy.delay(tries, &error, output);
+        let refused = cx.agent.options.drop_refused_reasoning && !output && !dropped && error.refuses_reasoning();
+        if refused {
+            delay = Some(Duration::ZERO);
+        }
         let fallback = if delay.is_none() && !output && cx.agent.options.fallback_on.contains(&error.kind) {
             fallbacks.next()
         } else {
@@ -269,6 +307,14 @@ async fn converse(cx: &RunCx, turn_id: Uuid, ready: Ready) -> ModelOut {
         }
         cx.emit(|| AgentEvent::Retry { attempt, error: Box::new(error) }).await;
         tries += 1;
+        if refused {
+            dropped = true;
+            let mut unreasoned = cx.agent.unreasoned.lock().unwrap_or_else(PoisonError::into_inner);
+            unreasoned.drop_all(&request.history);
+            let history = unreasoned.view(request.history.clone());
+            let head = Arc::clone(&request.head);
+            request = Arc::new(ModelRequest { head, history, body_cache: Arc::default() });
+        }
         if let Some(fallback) = fallback {
             provider = Arc::clone(&fallback.provider);
             let head = RequestHead { model: fallback.model.clone(), ..(*request.head).clone() };
@@ -310,6 +356,7 @@ async fn converse(cx: &RunCx, turn_id: Uuid, ready: Ready) -> ModelOut {
         raw_finish,
         visible_tools,
         resume,
+        visions: Vec::new(),
     }
 }
 

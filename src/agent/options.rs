@@ -59,6 +59,8 @@ pub(super) struct AgentOptions {
     pub(super) prices: Arc<PriceBook>,
     pub(super) fallbacks: Vec<Fallback>,
     pub(super) fallback_on: Vec<ProviderErrorKind>,
+    pub(super) vision: Option<Fallback>,
+    pub(super) drop_refused_reasoning: bool,
 }
 
 /// A model to ask when the usual one cannot answer.
@@ -94,6 +96,8 @@ impl Default for AgentOptions {
                 ProviderErrorKind::Timeout,
                 ProviderErrorKind::Transport,
             ],
+            vision: None,
+            drop_refused_reasoning: true,
         }
     }
 }

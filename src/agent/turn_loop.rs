@@ -1,5 +1,5 @@
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 
 use serde_json::Value;
 use uuid::Uuid;
@@ -13,6 +13,7 @@ use super::outcome::{Denial, RunErrorKind, StopCause};
 use super::seam::{Done, Seam, SeamError};
 use super::start_step::StartJob;
 use super::structured::Output;
+use super::vision::Description;
 use crate::control::{Halt, QueueKind, QueuedMessage};
 use crate::durable::DurableRun;
 use crate::hooks::{
@@ -218,7 +219,7 @@ impl TurnLoop {
             cx.firing.observe::<AgentStart>(&mut AgentStartCx::new(&cx.firing.base, &blocks)).await;
         }
         // Checked before anything is stored, sent or recorded.
-        cx.agent.provider.check(&self.head.model, &blocks).map_err(provider_error)?;
+        self.check(&blocks)?;
         self.load_state().await?;
         let native = cx.agent.provider.capabilities(&self.head.model).native_structured_output;
         let instruction = self.output.as_ref().filter(|_| !native).map(Output::instruction);
@@ -286,6 +287,21 @@ impl TurnLoop {
         }
     }
 
+    /// Checks that a user turn can be sent. Images need not, where another model describes them.
+    fn check(&self, blocks: &[SessionContentBlock]) -> Result<(), RunErrorKind> {
+        let agent = &self.cx.agent;
+        let model = &self.head.model;
+        let described = agent.options.vision.is_some() && !agent.provider.capabilities(model).images;
+        let checked = if described {
+            let seen = |block: &&SessionContentBlock| !matches!(block, SessionContentBlock::Image(_));
+            let rest: Vec<_> = blocks.iter().filter(seen).cloned().collect();
+            agent.provider.check(model, &rest)
+        } else {
+            agent.provider.check(model, blocks)
+        };
+        checked.map_err(provider_error)
+    }
+
     /// Settles what an earlier run left open.
     async fn repair(&self, at: Timestamp) {
         let cx = &self.cx;
@@ -337,7 +353,7 @@ impl TurnLoop {
         let mut turns = Vec::with_capacity(messages.len());
         for message in messages {
             let blocks = prompt_blocks(message.prompt);
-            cx.agent.provider.check(&self.head.model, &blocks).map_err(provider_error)?;
+            self.check(&blocks)?;
             if !blocks.is_empty() {
                 turns.push((message.id, self.turn(self.uuid(), Role::User, origin, blocks, at)));
             }
@@ -377,6 +393,7 @@ impl TurnLoop {
         let done = self.step(job).await?;
         let at = cx.time(done.at).await;
         let mut out = done.out;
+        self.record_visions(turn_id, std::mem::take(&mut out.visions));
         let usage = self.record_usage(turn_id, &out).await;
         let failure = match std::mem::replace(&mut out.end, ModelEnd::Complete) {
             ModelEnd::Complete => None,
@@ -413,6 +430,38 @@ impl TurnLoop {
         }
     }
 
+    /// Files what descriptions of images used, and keeps them: on a replay nobody asked for them here.
+    fn record_visions(&mut self, turn_id: Uuid, visions: Vec<Description>) {
+        for vision in visions {
+            self.cx.agent.stand_ins.lock().unwrap_or_else(PoisonError::into_inner).learn(&vision);
+            let usage = TurnUsage {
+                tokens: vision.usage.tokens,
+                cost: vision.cost,
+                model_id: vision.model_id,
+                requested_model: vision.requested_model,
+                provider: vision.provider,
+                finish_reason: Some(TurnFinishReason::Stop),
+                kind: UsageKind::Vision,
+                complete: true,
+                attempts: 1,
+                ..self.usage_base(turn_id)
+            };
+            self.cx.meter.count_side(&usage);
+            self.stats.push_turn(usage);
+        }
+    }
+
+    /// The part of a usage entry that says whose it is.
+    fn usage_base(&self, turn_id: Uuid) -> TurnUsage {
+        TurnUsage {
+            run_id: (*self.cx.info.run_id).to_owned(),
+            turn_id: turn_id.to_string(),
+            parent_run_id: self.cx.info.parent_run_id.as_deref().map(ToOwned::to_owned),
+            depth: self.cx.info.depth,
+            ..TurnUsage::default()
+        }
+    }
+
     /// Files what the turn used; `None` when nothing was sent.
     async fn record_usage(&mut self, turn_id: Uuid, out: &ModelOut) -> Option<TurnUsage> {
         if out.attempts == 0 {
@@ -426,14 +475,10 @@ impl TurnLoop {
             provider: out.provider.clone(),
             finish_reason: out.finish,
             raw_finish_reason: out.raw_finish.clone(),
-            run_id: (*self.cx.info.run_id).to_owned(),
-            turn_id: turn_id.to_string(),
-            parent_run_id: self.cx.info.parent_run_id.as_deref().map(ToOwned::to_owned),
-            depth: self.cx.info.depth,
             kind: if self.repairs > 0 && self.value.is_none() { UsageKind::Repair } else { UsageKind::Turn },
             complete: out.complete,
             attempts: out.attempts,
-            ..TurnUsage::default()
+            ..self.usage_base(turn_id)
         };
         self.cx.meter.count_turn(&usage);
         self.stats.push_turn(usage.clone());

@@ -1,3 +1,4 @@
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::types::{NanoUsd, SignatureProducer, TokenUsage, TurnFinishReason};
@@ -90,7 +91,8 @@ pub enum StreamEvent {
 }
 
 /// Usage as far as it is known.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct UsageSnapshot {
     /// The tokens.

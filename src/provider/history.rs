@@ -70,6 +70,16 @@ impl History {
         Arc::make_mut(&mut self.turns).push(turn);
     }
 
+    /// A handle to the same conversation that holds none of its turns.
+    pub(crate) fn emptied(&self) -> Self {
+        Self { turns: Arc::default(), lineage: self.lineage }
+    }
+
+    /// Whether both are the same conversation, of which one may have more turns.
+    pub(crate) const fn is_same_conversation(&self, other: &Self) -> bool {
+        self.lineage == other.lineage
+    }
+
     /// How many turns there are.
     #[must_use]
     pub fn len(&self) -> usize {

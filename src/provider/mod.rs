@@ -16,6 +16,8 @@ mod delay;
 mod delta_shape;
 mod error;
 mod event;
+#[cfg(feature = "gemini")]
+mod gemini;
 mod history;
 #[cfg(feature = "http")]
 #[allow(dead_code, reason = "used by the wires")]
@@ -42,6 +44,9 @@ mod output_schema;
 mod prices;
 mod request;
 mod retry;
+#[cfg(feature = "http")]
+#[allow(dead_code, reason = "used by the wires")]
+mod root_schema;
 #[allow(dead_code, reason = "used by the wires")]
 mod secret;
 pub mod sse;
@@ -64,11 +69,15 @@ pub use anthropic::{Anthropic, AnthropicBuilder};
 pub use capabilities::Capabilities;
 pub use error::{ProviderError, ProviderErrorKind};
 pub use event::{StreamEvent, UsageSnapshot};
+#[cfg(feature = "gemini")]
+pub use gemini::{Gemini, GeminiBuilder};
 pub use history::{BodyCache, EncodedBody, History, HistoryTurn};
 #[cfg(feature = "http")]
 pub use http::{HttpOptions, RawResponse};
 #[cfg(feature = "openai")]
 pub use openai_chat::{ChatProfile, OpenAiChat};
+#[cfg(feature = "openai")]
+pub use openai_responses::{OpenAi, ResponsesProfile};
 pub use output_schema::OutputSchema;
 pub use prices::{PriceBook, Rates};
 pub use request::{

@@ -23,6 +23,8 @@ const HEAD_BYTES: usize = 1024;
 /// How much may follow the terminal event for the connection to be kept, and how long that may take.
 const TAIL_BYTES: usize = 64 * 1024;
 const TAIL_TIME: Duration = Duration::from_millis(500);
+/// How long an answer that gave its end is waited for, where more may follow.
+const END_TIME: Duration = Duration::from_secs(5);
 
 /// Reads one answer of a wire.
 ///
@@ -48,6 +50,12 @@ pub(crate) trait Decoder: Send + Unpin + 'static {
 
     /// The terminal event was seen.
     fn is_finished(&self) -> bool;
+
+    /// The answer gave its end, on a wire where more may follow: a body that breaks off then, or is silent for 5 s, is
+    /// whole.
+    fn has_ended(&self) -> bool {
+        self.is_finished()
+    }
 
     /// The error of a response whose status is no success. The caller adds status, request id and what headers say.
     fn status_error(&self, status: u16, body: &[u8]) -> ProviderError;
@@ -178,6 +186,8 @@ struct Driver<D> {
     error: Option<ProviderError>,
     /// Nothing more is read for events.
     ended: bool,
+    /// Runs while nothing follows an answer that gave its end.
+    ending: Option<Pin<Box<tokio::time::Sleep>>>,
     events_seen: bool,
     /// The start of a body that gave no event yet.
     head: Vec<u8>,
@@ -196,6 +206,7 @@ impl<D: Decoder> Driver<D> {
             out: Events::new(),
             error: None,
             ended: false,
+            ending: None,
             events_seen: false,
             head: Vec::new(),
             origin,
@@ -321,6 +332,19 @@ impl<D: Decoder> Driver<D> {
         self.decoder.eof(&mut self.out)
     }
 
+    /// The body's next piece. An answer that gave its end does not wait for more as long as another would.
+    fn poll_body(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, ProviderError>>> {
+        let Some(body) = &mut self.body else { return Poll::Ready(None) };
+        if let Poll::Ready(piece) = body.poll_next_unpin(cx) {
+            self.ending = None;
+            return Poll::Ready(piece);
+        }
+        if !self.decoder.has_ended() || tokio::runtime::Handle::try_current().is_err() {
+            return Poll::Pending;
+        }
+        self.ending.get_or_insert_with(|| Box::pin(tokio::time::sleep(END_TIME))).as_mut().poll(cx).map(|()| None)
+    }
+
     /// Takes what is already there of the rest of a finished body.
     fn drain(&mut self, cx: &mut Context<'_>) {
         let mut taken = 0;
@@ -379,9 +403,12 @@ impl<D: Decoder> Stream for Driver<D> {
                 this.drain(cx);
                 return Poll::Ready(None);
             }
-            let Some(body) = &mut this.body else { return Poll::Ready(None) };
-            match std::task::ready!(body.poll_next_unpin(cx)) {
+            if this.body.is_none() {
+                return Poll::Ready(None);
+            }
+            match std::task::ready!(this.poll_body(cx)) {
                 Some(Ok(chunk)) => this.chunk(chunk),
+                Some(Err(_)) | None if this.decoder.has_ended() => this.end(),
                 Some(Err(error)) => this.fail(error),
                 None => this.end(),
             }

@@ -125,10 +125,12 @@ async fn lowered(protocol: Protocol, schema: &Value) -> Value {
     head.tools = vec![ToolDefinition::new("t", "A tool", (*compiled.definition().input_schema).clone())].into();
     let prompt = SessionTurn::new("p", Role::User, TurnOrigin::Prompt, vec![SessionContentBlock::text("Go")]);
     let body = wire::send(protocol, head, History::from_iter([prompt])).await.unwrap();
-    match protocol {
-        Protocol::Anthropic => body["tools"][0]["input_schema"].clone(),
-        Protocol::Chat => body["tools"][0]["function"]["parameters"].clone(),
-    }
+    let field = match protocol {
+        Protocol::Anthropic => "input_schema",
+        Protocol::Chat | Protocol::Responses => "parameters",
+        Protocol::Gemini => "parametersJsonSchema",
+    };
+    protocol.tools(&body).first().map(|tool| tool[field].clone()).unwrap_or_default()
 }
 
 fn conditions_of(expect: &mut Fields<'_>, lowered: &Value, findings: &mut Findings) {

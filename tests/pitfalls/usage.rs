@@ -38,10 +38,18 @@ fn snapshot(protocol: Protocol, usage: &Value) -> Option<UsageSnapshot> {
         ]
         .map(|event| format!("data: {event}\n\n"))
         .concat(),
+        Protocol::Responses => {
+            let response = json!({ "status": "completed", "model": "m", "usage": usage });
+            format!("data: {}\n\n", json!({ "type": "response.completed", "response": response }))
+        }
         Protocol::Chat => {
             let choice = json!([{ "index": 0, "delta": { "content": "x" }, "finish_reason": "stop" }]);
             let chunk = json!({ "model": "m", "choices": choice, "usage": usage });
             format!("data: {chunk}\n\ndata: [DONE]\n\n")
+        }
+        Protocol::Gemini => {
+            let candidate = json!([{ "content": { "parts": [{ "text": "x" }] }, "finishReason": "STOP" }]);
+            format!("data: {}\r\n\r\n", json!({ "candidates": candidate, "usageMetadata": usage }))
         }
     };
     let headers = vec![("content-type".to_owned(), "text/event-stream".to_owned())];

@@ -18,7 +18,15 @@ pub struct Answer {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Block {
     Text(String),
-    Thinking { text: String, signature: Option<String> },
+    /// Text with state that goes back on exactly this text.
+    Signed {
+        text: String,
+        signature: String,
+    },
+    Thinking {
+        text: String,
+        signature: Option<String>,
+    },
     Redacted(String),
     Call(Call),
     Opaque(Value),

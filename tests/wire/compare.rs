@@ -82,6 +82,7 @@ fn kinds(blocks: &[Block]) -> String {
         .iter()
         .map(|block| match block {
             Block::Text(_) => "text".to_owned(),
+            Block::Signed { .. } => "signed text".to_owned(),
             Block::Thinking { .. } => "thinking".to_owned(),
             Block::Redacted(_) => "redacted".to_owned(),
             Block::Call(call) => format!("call {}", call.name),
@@ -101,6 +102,10 @@ fn block(found: &mut Vec<String>, at: usize, expected: &Block, got: &Block, is_b
             if !is_missing && !same_signature(signature.as_deref(), other.as_deref()) {
                 found.push(format!("signature of block {at}: expected {}, got {}", short(signature), short(other)));
             }
+        }
+        (Block::Signed { text: expected, signature }, Block::Signed { text: got, signature: other }) => {
+            text(found, &format!("text of block {at}"), expected, got);
+            text(found, &format!("signature of block {at}"), signature, other);
         }
         (Block::Redacted(expected), Block::Redacted(got)) => text(found, &format!("data of block {at}"), expected, got),
         (Block::Call(expected), Block::Call(got)) => call(found, at, expected, got),

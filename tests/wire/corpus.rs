@@ -16,6 +16,8 @@ pub struct Corpus {
 pub enum Protocol {
     Anthropic,
     Chat,
+    Responses,
+    Gemini,
     /// Recorded, but not built yet.
     Left,
 }
@@ -86,6 +88,8 @@ impl Corpus {
             protocol: match protocol.as_str() {
                 "anthropic-messages" => Protocol::Anthropic,
                 "openai-chat" => Protocol::Chat,
+                "openai-responses" => Protocol::Responses,
+                "gemini" => Protocol::Gemini,
                 _ => Protocol::Left,
             },
             vendor: string(&json["vendor"]),
@@ -117,9 +121,10 @@ impl Exchange {
         self.headers.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
     }
 
-    /// The model that was asked for. Azure has it in the path.
+    /// The model that was asked for. Azure and Gemini have it in the path.
     pub fn model(&self) -> String {
         let deployment = self.path.split_once("/deployments/").and_then(|(_, rest)| rest.split('/').next());
-        self.request["model"].as_str().or(deployment).unwrap_or_default().to_owned()
+        let gemini = self.path.split_once("/models/").and_then(|(_, rest)| rest.split(':').next());
+        gemini.or(self.request["model"].as_str()).or(deployment).unwrap_or_default().to_owned()
     }
 }

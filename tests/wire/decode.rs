@@ -2,7 +2,8 @@
 
 use bytes::Bytes;
 use zidane::provider::openai_chat::{ChatProfile, OpenAiChat};
-use zidane::provider::{Anthropic, RawResponse};
+use zidane::provider::openai_responses::{OpenAi, ResponsesProfile};
+use zidane::provider::{Anthropic, Gemini, RawResponse};
 use zidane::{Agent, AgentBuilder};
 
 use super::corpus::{Exchange, Protocol};
@@ -10,7 +11,7 @@ use super::got::{self, Got};
 
 pub fn is_built(protocol: Protocol) -> bool {
     match protocol {
-        Protocol::Anthropic | Protocol::Chat => true,
+        Protocol::Anthropic | Protocol::Chat | Protocol::Responses | Protocol::Gemini => true,
         Protocol::Left => false,
     }
 }
@@ -22,6 +23,8 @@ pub fn decode(protocol: Protocol, vendor: &str, exchange: &Exchange, pieces: Vec
     got::collect(|| match protocol {
         Protocol::Chat => chat(vendor, "http://127.0.0.1:9/v1").decode(&model, response),
         Protocol::Anthropic => anthropic(vendor, "http://127.0.0.1:9").decode(&model, response),
+        Protocol::Responses => responses(vendor, "http://127.0.0.1:9/v1").decode(&model, response),
+        Protocol::Gemini => gemini(vendor, "http://127.0.0.1:9").decode(&model, response),
         Protocol::Left => unreachable!("not built"),
     })
 }
@@ -31,12 +34,23 @@ pub fn agent(protocol: Protocol, vendor: &str, url: &str) -> AgentBuilder {
     match protocol {
         Protocol::Chat => Agent::builder().provider(chat(vendor, &format!("{url}/v1"))),
         Protocol::Anthropic => Agent::builder().provider(anthropic(vendor, url)),
+        Protocol::Responses => Agent::builder().provider(responses(vendor, &format!("{url}/v1"))),
+        Protocol::Gemini => Agent::builder().provider(gemini(vendor, url)),
         Protocol::Left => unreachable!("not built"),
     }
 }
 
+fn responses(vendor: &str, url: &str) -> OpenAi {
+    let profile = ResponsesProfile::by_vendor(vendor).unwrap_or_else(|| ResponsesProfile::custom(url.to_owned()));
+    OpenAi::builder().profile(profile).base_url(url).api_key("test").build().unwrap()
+}
+
 fn anthropic(vendor: &str, url: &str) -> Anthropic {
     Anthropic::builder().id(vendor).base_url(url).api_key("test").build().unwrap()
+}
+
+fn gemini(vendor: &str, url: &str) -> Gemini {
+    Gemini::builder().id(vendor).base_url(url).api_key("test").build().unwrap()
 }
 
 /// The provider as a host would set it up for a vendor; one without a profile of its own gets the plain one.

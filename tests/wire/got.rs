@@ -115,6 +115,8 @@ fn block_event(blocks: &mut Vec<Open>, event: &StreamEvent) -> Result<(), String
 
 fn close(open: Open) -> Block {
     match open {
+        // Elsewhere the state of a text is JSON of what else came with it, and compared no further.
+        Open::Text(text, Some(signature)) if !signature.starts_with(['{', '[']) => Block::Signed { text, signature },
         Open::Text(text, _) => Block::Text(text),
         Open::Thinking(text, signature) => Block::Thinking { text, signature },
         Open::Redacted(data) => Block::Redacted(data),

@@ -22,7 +22,7 @@ mod finish;
 mod json_scan;
 mod local;
 mod messages;
-mod parts;
+pub(super) mod parts;
 mod profile;
 mod request;
 mod stream;
@@ -44,6 +44,9 @@ pub use profile::{
     ToolChoiceSupport, UsageStyle,
 };
 pub use thinking::{Effort, ThinkingRule, ThinkingSwitch};
+
+pub(super) use thinking::effort_word;
+pub(super) use usage::reported_cost;
 
 use self::parts::Accepts;
 use self::profile::DocumentStyle as Documents;

@@ -14,7 +14,7 @@ use crate::types::{
 /// A part of a user message.
 #[derive(Debug, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-pub(super) enum Part<'a> {
+pub(in crate::provider) enum Part<'a> {
     Text {
         text: Cow<'a, str>,
     },
@@ -32,19 +32,19 @@ pub(super) enum Part<'a> {
 }
 
 #[derive(Debug, Serialize)]
-pub(super) struct ImageUrl<'a> {
-    url: Url<'a>,
+pub(in crate::provider) struct ImageUrl<'a> {
+    pub(in crate::provider) url: Url<'a>,
 }
 
 #[derive(Debug, Serialize)]
-pub(super) struct File<'a> {
-    filename: &'a str,
-    file_data: Url<'a>,
+pub(in crate::provider) struct File<'a> {
+    pub(in crate::provider) filename: &'a str,
+    pub(in crate::provider) file_data: Url<'a>,
 }
 
 /// An address, or a data URL that is put together while it is written.
 #[derive(Debug)]
-pub(super) enum Url<'a> {
+pub(in crate::provider) enum Url<'a> {
     Plain(&'a str),
     Data { media_type: &'a str, base64: &'a str },
 }
@@ -67,14 +67,14 @@ impl Serialize for Url<'_> {
 /// The content of a user or tool message: a string where it is text alone, as some vendors take nothing else.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
-pub(super) enum PartsOrText<'a> {
+pub(in crate::provider) enum PartsOrText<'a> {
     Text(Cow<'a, str>),
     Parts(Vec<Part<'a>>),
 }
 
 impl<'a> PartsOrText<'a> {
     /// `None` when there is nothing.
-    pub(super) fn of(mut parts: Vec<Part<'a>>) -> Option<Self> {
+    pub(in crate::provider) fn of(mut parts: Vec<Part<'a>>) -> Option<Self> {
         if parts.iter().any(|part| !matches!(part, Part::Text { .. })) {
             return Some(Self::Parts(parts));
         }
@@ -94,25 +94,39 @@ impl<'a> PartsOrText<'a> {
 
 /// Why a part cannot be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Refused {
+pub(in crate::provider) struct Refused {
     kind: &'static str,
     why: &'static str,
 }
 
-/// What a vendor's model takes in user messages.
+/// What a vendor's model takes in user messages and tool results.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Accepts<'p> {
-    profile: &'p ChatProfile,
-    images: bool,
+pub(in crate::provider) struct Accepts<'p> {
+    pub(in crate::provider) provider: &'p str,
+    pub(in crate::provider) images: bool,
+    /// `None`: whatever is an image.
+    pub(in crate::provider) image_types: Option<&'p [&'static str]>,
+    pub(in crate::provider) image_urls: bool,
+    pub(in crate::provider) documents: DocumentStyle,
+    pub(in crate::provider) images_in_tool_results: bool,
+    pub(in crate::provider) documents_in_tool_results: bool,
 }
 
 impl<'p> Accepts<'p> {
     pub(super) fn new(profile: &'p ChatProfile, model: &str) -> Self {
-        Self { profile, images: profile.images.contains(model) }
+        Self {
+            provider: &profile.id,
+            images: profile.images.contains(model),
+            image_types: profile.image_types.as_deref(),
+            image_urls: profile.image_urls,
+            documents: profile.documents,
+            images_in_tool_results: profile.images_in_tool_results,
+            documents_in_tool_results: false,
+        }
     }
 
     /// A block of a user turn as a part. `None` for blocks that are no parts.
-    pub(super) fn part<'a>(&self, block: &'a SessionContentBlock) -> Result<Option<Part<'a>>, Refused> {
+    pub(in crate::provider) fn part<'a>(&self, block: &'a SessionContentBlock) -> Result<Option<Part<'a>>, Refused> {
         let refused = |kind| move |why| Refused { kind, why };
         match block {
             SessionContentBlock::Text(text) => Ok(Some(Part::Text { text: (&*text.text).into() })),
@@ -123,9 +137,9 @@ impl<'p> Accepts<'p> {
     }
 
     /// The error of a part that cannot be sent.
-    pub(super) fn unsupported(&self, place: &str, refused: &Refused) -> ProviderError {
+    pub(in crate::provider) fn unsupported(&self, place: &str, refused: &Refused) -> ProviderError {
         let message = format!("{place} ({}) cannot be sent: {}", refused.kind, refused.why);
-        ProviderError::new(ProviderErrorKind::Unsupported, &*self.profile.id, message)
+        ProviderError::new(ProviderErrorKind::Unsupported, self.provider, message)
     }
 
     fn image<'a>(&self, media: &'a Media) -> Result<Part<'a>, &'static str> {
@@ -137,12 +151,12 @@ impl<'p> Accepts<'p> {
                 let Some(media_type) = media_type(media).filter(|known| known.starts_with("image/")) else {
                     return Err("its bytes are no image");
                 };
-                if self.profile.image_types.as_ref().is_some_and(|types| !types.contains(&media_type)) {
+                if self.image_types.is_some_and(|types| !types.contains(&media_type)) {
                     return Err("this vendor does not take images of its type");
                 }
                 Url::Data { media_type, base64 }
             }
-            MediaSource::Url(url) if url.starts_with("data:") || self.profile.image_urls => Url::Plain(url),
+            MediaSource::Url(url) if url.starts_with("data:") || self.image_urls => Url::Plain(url),
             MediaSource::Url(_) => return Err("this vendor fetches no addresses"),
             MediaSource::Text(_) => return Err("it is text"),
             MediaSource::Ref(_) => return Err("its stored bytes were not loaded"),
@@ -163,7 +177,7 @@ impl<'p> Accepts<'p> {
                 _ => Err("only PDF and text documents can be sent on this wire"),
             },
             MediaSource::Text(_) => Ok(Part::Text { text: document_text(document).unwrap_or_default().into() }),
-            MediaSource::Url(url) if self.profile.documents == DocumentStyle::DocumentUrl => {
+            MediaSource::Url(url) if self.documents == DocumentStyle::DocumentUrl => {
                 Ok(Part::DocumentUrl { document_url: Url::Plain(url), document_name: name })
             }
             MediaSource::Url(_) => Err("this vendor fetches no documents"),
@@ -173,7 +187,7 @@ impl<'p> Accepts<'p> {
 
     fn pdf<'a>(&self, name: Option<&'a str>, base64: &'a str) -> Result<Part<'a>, &'static str> {
         let url = Url::Data { media_type: "application/pdf", base64 };
-        match self.profile.documents {
+        match self.documents {
             DocumentStyle::Unsupported => Err("this vendor takes no PDF documents"),
             DocumentStyle::File => {
                 let filename = name.filter(|name| !name.trim().is_empty()).unwrap_or("document.pdf");
@@ -185,7 +199,11 @@ impl<'p> Accepts<'p> {
 
     /// A tool result as the content of its message. What cannot stand there goes to `attached`, with a marker in its
     /// place; what the model cannot take at all leaves a marker that says so.
-    pub(super) fn result<'a>(&self, result: &'a ToolResultBlock, attached: &mut Vec<Part<'a>>) -> PartsOrText<'a> {
+    pub(in crate::provider) fn result<'a>(
+        &self,
+        result: &'a ToolResultBlock,
+        attached: &mut Vec<Part<'a>>,
+    ) -> PartsOrText<'a> {
         let blocks = match &result.output {
             ToolResultBody::Text(text) if text.trim().is_empty() => return placeholder(result),
             ToolResultBody::Text(text) => return PartsOrText::Text(text.into()),
@@ -196,7 +214,10 @@ impl<'p> Accepts<'p> {
             match self.result_part(block) {
                 Ok(Part::Text { text }) if text.trim().is_empty() => {}
                 Ok(part @ Part::Text { .. }) => parts.push(part),
-                Ok(part @ Part::ImageUrl { .. }) if self.profile.images_in_tool_results => parts.push(part),
+                Ok(part @ Part::ImageUrl { .. }) if self.images_in_tool_results => parts.push(part),
+                Ok(part @ (Part::File { .. } | Part::DocumentUrl { .. })) if self.documents_in_tool_results => {
+                    parts.push(part);
+                }
                 Ok(part) => {
                     attached.push(part);
                     parts.push(marker(format_args!("[attachment {} follows in the next message]", attached.len())));

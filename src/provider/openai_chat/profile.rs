@@ -197,7 +197,7 @@ pub enum CallIds {
 
 impl CallIds {
     /// The id as the vendor accepts it. One that it accepts stays as it is.
-    pub(super) fn wire_id(self, id: &str) -> Cow<'_, str> {
+    pub(in crate::provider) fn wire_id(self, id: &str) -> Cow<'_, str> {
         match self {
             Self::Nine => names::call_id_nine(id),
             Self::MaxLength(max) if id.chars().count() > max => names::call_id(id, max),

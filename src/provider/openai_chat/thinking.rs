@@ -107,6 +107,18 @@ fn nearest(level: ThinkingLevel, words: &[Effort]) -> Option<&'static str> {
         .map(|word| word.as_str())
 }
 
+/// The word for `level` at `model`, where effort is what its rule sends.
+pub(in crate::provider) fn effort_word(
+    rules: &[ThinkingRule],
+    model: &str,
+    level: ThinkingLevel,
+) -> Option<&'static str> {
+    match rules.iter().find(|rule| matches(&rule.models, model))?.switch {
+        ThinkingSwitch::Effort(words) | ThinkingSwitch::ReasoningEffort(words) => nearest(level, words),
+        _ => None,
+    }
+}
+
 /// A top-level field of the request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Field {

@@ -142,6 +142,11 @@ impl Usage {
     }
 }
 
+/// What a usage object says that the response cost.
+pub(in crate::provider) fn reported_cost(raw: &RawValue) -> Option<NanoUsd> {
+    parse::<Report<'_>>(Some(raw)).cost()
+}
+
 fn replace<T>(known: &mut Option<T>, reported: Option<T>) {
     if reported.is_some() {
         *known = reported;

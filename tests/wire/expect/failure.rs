@@ -10,6 +10,8 @@ use super::super::corpus::Exchange;
 
 /// `status` is the HTTP status, or what an error inside a 200 says of itself.
 pub fn of_body(exchange: &Exchange, status: Option<u16>, body: &Value) -> Failure {
+    // In array mode Google wraps an error as well.
+    let body = body.get(0).unwrap_or(body);
     let error = &body["error"];
     let words = format!("{body}").to_lowercase();
     let code = [&error["type"], &error["code"], &body["type"], &body["code"]]
@@ -34,16 +36,29 @@ pub fn of_body(exchange: &Exchange, status: Option<u16>, body: &Value) -> Failur
         kinds,
         retryable,
         status: (exchange.status >= 400).then_some(exchange.status),
-        retry_after: retry_after(exchange),
+        retry_after: retry_after(exchange).or_else(|| retry_info(error)),
         request_ids: request_ids(exchange),
     }
 }
 
 fn kinds(status: Option<u16>, code: &str, words: &str) -> Vec<Kind> {
-    const TOO_LONG: [&str; 4] =
-        ["prompt is too long", "maximum context length", "too_many_prompt_tokens", "exceed_context_size_error"];
+    const TOO_LONG: [&str; 6] = [
+        "exceeds the maximum number of tokens allowed",
+        "prompt is too long",
+        "maximum context length",
+        "too_many_prompt_tokens",
+        "exceed_context_size_error",
+        "exceeds the context window",
+    ];
     if TOO_LONG.iter().any(|text| words.contains(text)) {
         return vec![Kind::ContextOverflow];
+    }
+    // Google: a refused key is a bad request, and a quota that is over for the day is over.
+    if words.contains("api_key_invalid") {
+        return vec![Kind::Auth];
+    }
+    if words.contains("perday") {
+        return vec![Kind::Quota];
     }
     if words.contains("insufficient_quota") || words.contains("credit balance") {
         return vec![Kind::Quota];
@@ -55,6 +70,9 @@ fn kinds(status: Option<u16>, code: &str, words: &str) -> Vec<Kind> {
     if words.contains("increasing context size or reducing parallel") {
         // The local server's cache is full: by this conversation or by others, it does not say.
         return vec![Kind::Server, Kind::ContextOverflow];
+    }
+    if code.contains("rate_limit_exceeded") {
+        return vec![Kind::RateLimited];
     }
     if code.contains("overloaded") {
         return vec![Kind::Overloaded];
@@ -88,4 +106,11 @@ fn retry_after(exchange: &Exchange) -> Option<Duration> {
         (_, Some(seconds)) => Some(Duration::from_secs(seconds)),
         (millis, None) => millis.map(Duration::from_millis),
     }
+}
+
+/// Google writes the delay into the body: `"retryDelay": "48s"`.
+fn retry_info(error: &Value) -> Option<Duration> {
+    let details = error["details"].as_array()?;
+    let delay = details.iter().find_map(|detail| detail["retryDelay"].as_str())?;
+    Duration::try_from_secs_f64(delay.strip_suffix('s')?.parse().ok()?).ok()
 }

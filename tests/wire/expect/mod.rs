@@ -6,6 +6,8 @@
 mod anthropic;
 mod chat;
 mod failure;
+mod gemini;
+mod responses;
 mod sse;
 
 use serde_json::Value;
@@ -23,6 +25,8 @@ pub fn answer(protocol: Protocol, vendor: &str, exchange: &Exchange) -> Answer {
     match protocol {
         Protocol::Anthropic => anthropic::answer(exchange, sequence),
         Protocol::Chat => chat::answer(vendor, exchange, sequence),
+        Protocol::Responses => responses::answer(vendor, exchange, sequence),
+        Protocol::Gemini => gemini::answer(exchange, sequence),
         Protocol::Left => Answer::default(),
     }
 }
@@ -36,7 +40,7 @@ pub enum Body {
 
 fn body(exchange: &Exchange) -> Result<Body, Failure> {
     let text = exchange.body.trim();
-    if text.starts_with('{') || exchange.status >= 400 {
+    if text.starts_with(['{', '[']) || exchange.status >= 400 {
         return match serde_json::from_str(text) {
             Ok(value) if exchange.status >= 400 => Err(failure::of_body(exchange, Some(exchange.status), &value)),
             Ok(value) => Ok(Body::Whole(value)),

@@ -25,6 +25,10 @@ pub fn events(body: &str) -> Vec<Event> {
 }
 
 fn event(block: &str) -> Option<Event> {
+    // Google reports failures by JSON that stands in the stream without a field.
+    if let (true, Ok(json)) = (block.trim_start().starts_with('{'), serde_json::from_str(block)) {
+        return Some(Event { name: String::new(), data: Data::Json(json) });
+    }
     let mut name = String::new();
     let mut data: Option<String> = None;
     let mut error = None;

@@ -9,15 +9,16 @@ use zidane::provider::RetryPolicy;
 use zidane::testing::{HttpReply, SseServer};
 use zidane::tool::{Tool as AgentTool, ToolContext, ToolError, ToolOutput, ToolSpec};
 use zidane::types::{
-    Document, Extra, Media as AgentMedia, MediaSource, Prompt, PromptPart, Resource, ResourceContent, ToolResultBody,
-    ToolResultContent,
+    Document, Extra, Media as AgentMedia, MediaSource, OpaqueBlock, Prompt, PromptPart, Resource, ResourceContent,
+    Role, SessionContentBlock, SessionTurn, SignatureProducer, ToolResultBody, ToolResultContent, TurnFinishReason,
+    TurnOrigin,
 };
 use zidane::{AgentBuilder, RunErrorKind};
 
 use super::super::answer::{Block, End};
 use super::super::corpus::Protocol;
 use super::super::decode;
-use super::meaning::{Media, Part, Tool, read};
+use super::meaning::{Media, Part, Tool, Turn, read};
 use super::plan::{Plan, Step};
 use super::{compare, prefix};
 
@@ -73,7 +74,14 @@ async fn run(builder: AgentBuilder, plan: &Plan) -> Vec<String> {
     for (name, tool) in &plan.tools {
         builder = builder.tool(Recorded { name: name.clone(), tool: tool.clone(), results: Arc::clone(&results) });
     }
-    if plan.stops.is_some() {
+    if !plan.given.is_empty() {
+        builder = builder.history(plan.given.iter().enumerate().map(|(at, turn)| given(plan, at, turn)));
+    }
+    let ends_in_calls = plan
+        .steps
+        .last()
+        .is_some_and(|step| matches!(&step.answer.end, Some(End::Finish { class: TurnFinishReason::ToolCalls, .. })));
+    if plan.stops.is_some() || ends_in_calls {
         builder = builder.max_turns(u32::try_from(plan.steps.len()).unwrap());
     }
     let agent = match builder.build() {
@@ -89,6 +97,22 @@ async fn run(builder: AgentBuilder, plan: &Plan) -> Vec<String> {
     found
 }
 
+/// A turn from before the recording, as a session would hold it. Only what the recordings have in such turns.
+fn given(plan: &Plan, at: usize, turn: &Turn) -> SessionTurn {
+    let (role, origin) =
+        if turn.is_user { (Role::User, TurnOrigin::Prompt) } else { (Role::Assistant, TurnOrigin::Model) };
+    let content = turn.parts.iter().map(|part| match part {
+        Part::Text(text) => SessionContentBlock::text(text.clone()),
+        Part::Opaque(value) => SessionContentBlock::Opaque(OpaqueBlock::new(
+            SignatureProducer::OPENAI_RESPONSES,
+            plan.model.clone(),
+            value.clone(),
+        )),
+        other => panic!("no recording has this before its first prompt: {other:?}"),
+    });
+    SessionTurn::new(format!("given-{at}"), role, origin, content.collect())
+}
+
 /// Only the last run's end is known for sure: it is that of the last recorded answer.
 fn outcome_differences(
     plan: &Plan,
@@ -101,7 +125,7 @@ fn outcome_differences(
         (Ok(_), _) if !is_last || plan.stops.is_some() => None,
         (Ok(outcome), Some(End::Finish { .. })) => {
             let said = answer.blocks.iter().filter_map(|block| match block {
-                Block::Text(text) => Some(text.as_str()),
+                Block::Text(text) | Block::Signed { text, .. } => Some(text.as_str()),
                 _ => None,
             });
             // A space that is a text block of its own, between two with citations, is not kept: blank text is not
@@ -132,7 +156,13 @@ impl AgentTool for Recorded {
     }
 
     async fn call(&self, _input: Value, cx: ToolContext) -> Result<ToolOutput, ToolError> {
-        let result = self.results.lock().unwrap().get_mut(cx.call_id()).and_then(VecDeque::pop_front);
+        let result = {
+            let mut results = self.results.lock().unwrap();
+            // Where the wire gives no ids, a call's name and place do (see `read_gemini`).
+            let made = (0..).map(|place| format!("{}#{place}", self.name)).take(results.len());
+            let keys: Vec<_> = std::iter::once(cx.call_id().to_owned()).chain(made).collect();
+            keys.iter().find_map(|key| results.get_mut(key)?.pop_front())
+        };
         let Some(Part::Result { content, is_error, .. }) = result else { return Err("not recorded".into()) };
         let mut output = ToolOutput::from(body(&content));
         output.is_error = is_error;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::super::corpus::Protocol;
-use super::{read_anthropic, read_chat};
+use super::{read_anthropic, read_chat, read_gemini, read_responses};
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Request {
@@ -67,6 +67,8 @@ pub fn read(protocol: Protocol, body: &Value) -> Request {
     match protocol {
         Protocol::Anthropic => read_anthropic::read(body),
         Protocol::Chat => read_chat::read(body),
+        Protocol::Responses => read_responses::read(body),
+        Protocol::Gemini => read_gemini::read(body),
         Protocol::Left => Request::default(),
     }
 }

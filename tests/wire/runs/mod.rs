@@ -10,3 +10,5 @@ pub mod plan;
 pub mod prefix;
 pub mod read_anthropic;
 pub mod read_chat;
+pub mod read_gemini;
+pub mod read_responses;

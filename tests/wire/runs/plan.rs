@@ -1,6 +1,6 @@
 //! What an agent must be given so that it goes through a recorded conversation.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use serde_json::{Map, Value};
 use zidane::types::TurnFinishReason;
@@ -8,7 +8,8 @@ use zidane::types::TurnFinishReason;
 use super::super::answer::{Answer, Arguments, Block, End};
 use super::super::corpus::{Exchange, Recording};
 use super::super::expect;
-use super::meaning::{Part, Request, Tool, read};
+use super::meaning::{Part, Request, Tool, Turn, read};
+use super::read_responses;
 
 #[derive(Debug)]
 pub struct Plan {
@@ -17,6 +18,8 @@ pub struct Plan {
     pub tools: BTreeMap<String, Tool>,
     /// Goes into the request as it is: tools that the provider defines, and fields that only it knows.
     pub extra: Map<String, Value>,
+    /// What had been said before the recording began.
+    pub given: Vec<Turn>,
     /// One per call of `run`.
     pub prompts: Vec<Vec<Part>>,
     /// By call id, in the order in which they are needed.
@@ -48,8 +51,18 @@ impl Plan {
     pub fn faithful(&self, step: usize) -> Request {
         let mut said = self.said_before(step).into_iter();
         let mut request = self.steps.get(step).map(|step| step.request.clone()).unwrap_or_default();
-        for turn in request.turns.iter_mut().filter(|turn| !turn.is_user) {
+        for turn in request.turns.iter_mut().skip(self.given.len()).filter(|turn| !turn.is_user) {
+            let mut ids: VecDeque<_> = turn.calls().map(str::to_owned).collect();
             turn.parts = said.next().unwrap_or_default().into_iter().flat_map(parts).collect();
+            for part in &mut turn.parts {
+                if let Part::Call { id, .. } = part {
+                    // Where the wire gives no ids, the reader makes some.
+                    let known = ids.pop_front().unwrap_or_default();
+                    if id.is_empty() {
+                        *id = known;
+                    }
+                }
+            }
         }
         request
     }
@@ -59,9 +72,15 @@ fn parts(block: Block) -> Vec<Part> {
     match block {
         Block::Text(text) if text.trim().is_empty() => Vec::new(),
         Block::Text(text) => vec![Part::Text(text)],
+        Block::Signed { text, signature } => {
+            vec![Part::Thinking { text: "text".into(), signature: Some(signature) }, Part::Text(text)]
+        }
         Block::Thinking { text, signature } => match signature.as_deref().map(serde_json::from_str) {
             Some(Ok(details @ Value::Array(_))) => {
                 vec![Part::Thinking { text, signature: None }, Part::Details(details)]
+            }
+            Some(Ok(item @ Value::Object(_))) => {
+                vec![Part::Thinking { text, signature: read_responses::reasoning(&item) }]
             }
             _ => vec![Part::Thinking { text, signature }],
         },
@@ -71,7 +90,12 @@ fn parts(block: Block) -> Vec<Part> {
                 Arguments::Json(arguments) => arguments,
                 Arguments::Raw(raw) => serde_json::json!({ "INVALID_JSON": raw }),
             };
-            vec![Part::Call { id: call.id, name: call.name, arguments }]
+            let signature = call.signature.filter(|signature| !signature.starts_with('{'));
+            let signed = signature.map(|value| Part::Thinking {
+                text: format!("call {} {arguments}", call.name),
+                signature: Some(value),
+            });
+            signed.into_iter().chain([Part::Call { id: call.id, name: call.name, arguments }]).collect()
         }
         Block::Opaque(value) => vec![Part::Opaque(value)],
     }
@@ -113,7 +137,8 @@ pub fn plan(recording: &Recording) -> Result<Plan, String> {
         model: first.exchange.model(),
         system: Some(first.request.system.clone()).filter(|system| !system.is_empty()),
         extra: extra(&first.exchange.request),
-        prompts: prompts(&last.request),
+        prompts: prompts(&last.request, first.request.turns.len().saturating_sub(1)),
+        given: first.request.turns.split_last().map_or_else(Vec::new, |(_, before)| before.to_vec()),
         results: results(&last.request),
         tools,
         steps,
@@ -123,13 +148,16 @@ pub fn plan(recording: &Recording) -> Result<Plan, String> {
 
 fn first(request: &Request) -> Result<(), &'static str> {
     match request.turns.as_slice() {
-        [turn] if turn.is_user && !turn.has_results() => Ok(()),
+        [.., turn] if turn.is_user && !turn.has_results() => Ok(()),
         _ => Err("it does not begin with a prompt"),
     }
 }
 
 /// Whether a request is the one before, its answer, and what the loop or the user adds to that.
 fn follows(before: &Step, request: &Request) -> Result<(), &'static str> {
+    if before.request.system != request.system {
+        return Err("the system text changes: the recorded client hands over to another agent");
+    }
     let added = request.turns.len().saturating_sub(before.request.turns.len());
     let ends_in_user = request.turns.last().is_some_and(|turn| turn.is_user);
     match (added, ends_in_user) {
@@ -143,18 +171,33 @@ fn follows(before: &Step, request: &Request) -> Result<(), &'static str> {
 fn extra(body: &Value) -> Map<String, Value> {
     let mut extra = Map::new();
     let tools = body["tools"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let is_plain = |tool: &Value| tool["function"].is_object() || tool["input_schema"].is_object();
+    let only_functions = |tool: &Value| {
+        let fields = tool.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null());
+        fields.map(|(name, _)| name.as_str()).eq(["functionDeclarations"])
+    };
+    let is_plain = |tool: &Value| {
+        let is_flat = tool["type"] == "function" && tool["defer_loading"] != true;
+        tool["function"].is_object() || tool["input_schema"].is_object() || is_flat || only_functions(tool)
+    };
     if !tools.iter().all(is_plain) {
         extra.insert("tools".into(), body["tools"].clone());
     }
-    if body["mcp_servers"].is_array() {
-        extra.insert("mcp_servers".into(), body["mcp_servers"].clone());
+    for field in ["mcp_servers", "toolConfig"] {
+        if body[field].is_array() || body[field].is_object() {
+            extra.insert(field.into(), body[field].clone());
+        }
     }
     extra
 }
 
-fn prompts(request: &Request) -> Vec<Vec<Part>> {
-    request.turns.iter().filter(|turn| turn.is_user && !turn.has_results()).map(|turn| turn.parts.clone()).collect()
+fn prompts(request: &Request, given: usize) -> Vec<Vec<Part>> {
+    request
+        .turns
+        .iter()
+        .skip(given)
+        .filter(|turn| turn.is_user && !turn.has_results())
+        .map(|turn| turn.parts.clone())
+        .collect()
 }
 
 fn results(request: &Request) -> HashMap<String, Vec<Part>> {

@@ -9,7 +9,7 @@ pub fn breaks(sent: &[Value]) -> Vec<String> {
     let mut found = Vec::new();
     for (at, pair) in sent.windows(2).enumerate() {
         let [before, after] = pair else { continue };
-        for field in ["system", "tools"] {
+        for field in ["system", "instructions", "systemInstruction", "tools"] {
             if unmarked(&before[field]) != unmarked(&after[field]) {
                 found.push(format!("request {}: {field} changed", at + 1));
             }
@@ -25,7 +25,8 @@ pub fn breaks(sent: &[Value]) -> Vec<String> {
 
 /// As text, so that the order of keys counts too.
 fn messages(request: &Value) -> Vec<String> {
-    let messages = request["messages"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let messages = ["messages", "input", "contents"].into_iter().find_map(|field| request[field].as_array());
+    let messages = messages.map(Vec::as_slice).unwrap_or_default();
     messages.iter().map(|message| unmarked(message).to_string()).collect()
 }
 
