@@ -12,7 +12,7 @@ use crate::control::AgentHandle;
 use crate::durable::DurableRuntime;
 use crate::hooks::Hooks;
 use crate::provider::{History, Provider, RequestHead, RetryPolicy, ThinkingLevel, ToolChoice};
-use crate::session::Session;
+use crate::session::LiveSession;
 use crate::tool::{Extensions, Tool, ToolSet, ToolSetError};
 use crate::tool_state::{ToolStateController, ToolStateStore};
 use crate::types::SessionTurn;
@@ -294,7 +294,7 @@ impl AgentBuilder {
             options: self.options.clone(),
             hooks: Hooks::default(),
             handle: AgentHandle::new(self.options.queue_limit),
-            session: Session::new(session_id, history),
+            session: LiveSession::new(session_id, history),
             tool_state,
             extensions: Arc::new(self.extensions.clone()),
             clock: Arc::clone(&self.clock),

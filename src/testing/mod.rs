@@ -1,13 +1,19 @@
 //! What tests of an agent need, without a network, a key or a real clock. Always compiled, so that users have it too.
 
+mod conformance;
 mod recorder;
 mod scripted;
+#[doc(hidden)]
+pub mod session_store;
 mod sse_server;
 mod step_journal;
 mod virtual_clock;
 
+#[doc(hidden)]
+pub use conformance::run_check;
 pub use recorder::EventRecorder;
 pub use scripted::{Reply, ScriptedProvider, ScriptedRequest};
+pub use session_store::session_store_conformance;
 pub use sse_server::{Gate, HttpEnd, HttpFraming, HttpReply, HttpReplyState, ReceivedRequest, SseServer};
 pub use step_journal::StepJournal;
 pub use virtual_clock::VirtualClock;

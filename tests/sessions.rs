@@ -1,0 +1,14 @@
+//! Session stores, blobs, and what is done with sessions, through their public parts.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+#[path = "sessions/folder.rs"]
+mod folder;
+#[path = "sessions/jsonl.rs"]
+mod jsonl;
+
+use folder::Folder;
+use zidane::session::{JsonlSessionStore, MemorySessionStore};
+use zidane::testing::session_store_conformance;
+
+session_store_conformance!(memory_store, MemorySessionStore::new());
+session_store_conformance!(jsonl_store, Folder::new("jsonl").holding(JsonlSessionStore::new));
