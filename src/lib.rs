@@ -47,6 +47,8 @@ pub mod durable;
 pub mod hooks;
 pub mod provider;
 pub mod session;
+#[cfg(feature = "sqlite")]
+pub mod sqlite;
 pub mod storage;
 pub mod testing;
 pub mod tool;

@@ -1,6 +1,7 @@
 use std::collections::HashMap;
 
 use super::{SessionEntry, SessionError};
+use crate::storage::{StorageError, check_depth};
 
 /// Leaves out entries that a batch has twice.
 ///
@@ -20,6 +21,21 @@ pub(super) fn distinct(session: &str, entries: Vec<SessionEntry>) -> Result<Vec<
         }
     }
     Ok(kept)
+}
+
+/// An entry as it is stored.
+///
+/// # Errors
+/// `TooLarge` and `TooDeep` for one that could not be read again.
+pub(super) fn encode(session: &str, entry: &SessionEntry, limit: u64) -> Result<String, StorageError> {
+    let place = || format!("session `{session}`, entry `{}`", entry.id());
+    let text = serde_json::to_string(entry).map_err(|error| StorageError::corrupt(place(), error))?;
+    let bytes = text.len() as u64;
+    if bytes > limit {
+        return Err(StorageError::TooLarge { place: place(), bytes, limit });
+    }
+    check_depth(&text).map_err(|limit| StorageError::TooDeep { place: place(), limit })?;
+    Ok(text)
 }
 
 pub(super) fn entry_conflict(session: &str, entry: &SessionEntry) -> SessionError {

@@ -26,6 +26,8 @@ mod live;
 mod memory;
 mod repair;
 mod run;
+#[cfg(feature = "sqlite")]
+mod sqlite;
 mod store;
 mod value;
 
@@ -39,6 +41,8 @@ pub use fold::{FoldNote, fold};
 pub use jsonl::JsonlSessionStore;
 pub use memory::MemorySessionStore;
 pub use run::{RunEnd, RunEntry, SessionRun};
+#[cfg(feature = "sqlite")]
+pub use sqlite::SqliteSessionStore;
 pub use store::{SessionStore, StoredSession};
 pub use value::{ForkError, Session};
 

@@ -1,10 +1,9 @@
-use super::StorageError;
-
 /// How deeply stored JSON may nest. `serde_json` reads 127 levels; what wraps an entry takes some of them.
 const MAX_DEPTH: usize = 120;
 
 /// Refuses JSON text that nests too deeply to be read back: stored once, it would make everything around it unreadable.
-pub(crate) fn check_depth(place: &str, json: &str) -> Result<(), StorageError> {
+/// The error is the limit, in levels.
+pub(crate) fn check_depth(json: &str) -> Result<(), usize> {
     let mut depth = 0_usize;
     let mut in_string = false;
     let mut escaped = false;
@@ -23,7 +22,7 @@ pub(crate) fn check_depth(place: &str, json: &str) -> Result<(), StorageError> {
             b'{' | b'[' => {
                 depth = depth.saturating_add(1);
                 if depth > MAX_DEPTH {
-                    return Err(StorageError::TooDeep { place: place.to_owned(), limit: MAX_DEPTH });
+                    return Err(MAX_DEPTH);
                 }
             }
             b'}' | b']' => depth = depth.saturating_sub(1),
@@ -43,9 +42,9 @@ mod tests {
 
     #[test]
     fn counts_levels_and_skips_strings() {
-        check_depth("x", &nested(MAX_DEPTH)).unwrap();
-        assert!(matches!(check_depth("x", &nested(MAX_DEPTH + 1)), Err(StorageError::TooDeep { .. })));
-        check_depth("x", &"[\"[[[\\\"\",1],".repeat(500)).unwrap();
+        check_depth(&nested(MAX_DEPTH)).unwrap();
+        assert_eq!(check_depth(&nested(MAX_DEPTH + 1)), Err(MAX_DEPTH));
+        check_depth(&"[\"[[[\\\"\",1],".repeat(500)).unwrap();
     }
 
     #[test]

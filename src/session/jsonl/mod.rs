@@ -11,9 +11,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::append::distinct;
+use super::append::{distinct, encode};
 use super::{SessionEntry, SessionError, SessionStore, StoredSession};
-use crate::storage::{FolderLock, StorageError, blocking, check_depth, file_stem, sync_folder};
+use crate::storage::{FolderLock, StorageError, blocking, file_stem, sync_folder};
 use file::Head;
 use line::{ENVELOPE, MAX_ID};
 use scan::Sizes;
@@ -141,7 +141,8 @@ impl Inner {
             return Err(StorageError::TooLarge { place: "a session's id".to_owned(), bytes, limit }.into());
         }
         let entries = distinct(id, entries)?;
-        let texts = entries.iter().map(|entry| self.text(id, entry)).collect::<Result<Vec<_>, _>>()?;
+        let limit = self.settings.sizes.entry;
+        let texts = entries.iter().map(|entry| encode(id, entry, limit)).collect::<Result<Vec<_>, _>>()?;
         fs::create_dir_all(&self.settings.folder)
             .map_err(|error| StorageError::io(self.settings.folder.display(), error))?;
         let _lock = self.lock(&path)?;
@@ -152,17 +153,6 @@ impl Inner {
             self.heads().put(id, head);
         }
         Ok(version)
-    }
-
-    fn text(&self, id: &str, entry: &SessionEntry) -> Result<String, StorageError> {
-        let place = || format!("session `{id}`, entry `{}`", entry.id());
-        let text = serde_json::to_string(entry).map_err(|error| StorageError::corrupt(place(), error))?;
-        let (bytes, limit) = (text.len() as u64, self.settings.sizes.entry);
-        if bytes > limit {
-            return Err(StorageError::TooLarge { place: place(), bytes, limit });
-        }
-        check_depth(&place(), &text)?;
-        Ok(text)
     }
 
     fn version(&self, id: &str) -> Result<u64, SessionError> {
