@@ -1,7 +1,7 @@
 //! Session stores, blobs, and what is done with sessions, through their public parts.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-#[path = "sessions/folder.rs"]
+#[path = "harness/folder.rs"]
 mod folder;
 #[path = "sessions/jsonl.rs"]
 mod jsonl;

@@ -7,6 +7,8 @@ mod scripted;
 pub mod session_store;
 mod sse_server;
 mod step_journal;
+#[doc(hidden)]
+pub mod tool_state_store;
 mod virtual_clock;
 
 #[doc(hidden)]
@@ -16,6 +18,7 @@ pub use scripted::{Reply, ScriptedProvider, ScriptedRequest};
 pub use session_store::session_store_conformance;
 pub use sse_server::{Gate, HttpEnd, HttpFraming, HttpReply, HttpReplyState, ReceivedRequest, SseServer};
 pub use step_journal::StepJournal;
+pub use tool_state_store::tool_state_store_conformance;
 pub use virtual_clock::VirtualClock;
 
 // Pure, and used by the loop too: it lives with the types.

@@ -1,8 +1,12 @@
+//! A folder for a test that works on files.
+#![allow(dead_code, unreachable_pub)]
+
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use zidane::session::{SessionEntry, SessionError, SessionStore, StoredSession};
+use zidane::tool_state::{StoreError, ToolStateCommit, ToolStateSnapshot, ToolStateStore};
 
 /// A folder of a test's own, removed at its end.
 pub(crate) struct Folder(PathBuf);
@@ -58,5 +62,15 @@ impl<S: SessionStore> SessionStore for Held<S> {
     }
     async fn delete(&self, id: &str) -> Result<bool, SessionError> {
         self.held.delete(id).await
+    }
+}
+
+#[zidane::async_trait]
+impl<S: ToolStateStore> ToolStateStore for Held<S> {
+    async fn load(&self, scope: &str) -> Result<ToolStateSnapshot, StoreError> {
+        self.held.load(scope).await
+    }
+    async fn commit(&self, commit: &ToolStateCommit) -> Result<(), StoreError> {
+        self.held.commit(commit).await
     }
 }
