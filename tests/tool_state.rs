@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 use zidane::storage::StorageError;
 use zidane::testing::tool_state_store_conformance;
 use zidane::tool_state::{
-    JsonToolStateStore, MemoryToolStateStore, StoreError, ToolStateCommit, ToolStateController, ToolStateError, ToolStateOp,
-    ToolStateSnapshot, ToolStateStore, ToolStateView,
+    JsonToolStateStore, MemoryToolStateStore, StoreError, ToolStateCommit, ToolStateController, ToolStateError,
+    ToolStateOp, ToolStateSnapshot, ToolStateStore, ToolStateView,
 };
 
 tool_state_store_conformance!(memory_store, MemoryToolStateStore::new());

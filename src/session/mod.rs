@@ -38,7 +38,7 @@ pub use entry::{
 };
 pub use error::SessionError;
 pub use fold::{FoldNote, fold};
-pub use jsonl::JsonlSessionStore;
+pub use jsonl::{JsonlSessionStore, Salvage};
 pub use memory::MemorySessionStore;
 pub use run::{RunEnd, RunEntry, SessionRun};
 #[cfg(feature = "sqlite")]

@@ -30,11 +30,8 @@ pub async fn keeps_what_is_committed(store: &dyn ToolStateStore) {
         ToolStateOp::set("null", Value::Null),
     ];
     store.commit(&commit("s", "1", ops)).await.unwrap();
-    let expected = [
-        ("a", json!(2)),
-        ("b", json!({"deep": [null, 1.5, u64::MAX, "é\u{0}\n\"\\"]})),
-        ("null", Value::Null),
-    ];
+    let expected =
+        [("a", json!(2)), ("b", json!({"deep": [null, 1.5, u64::MAX, "é\u{0}\n\"\\"]})), ("null", Value::Null)];
     assert_eq!(loaded(store, "s").await, snapshot(expected));
     store.commit(&commit("s", "2", vec![ToolStateOp::delete("a"), ToolStateOp::set("b", 0)])).await.unwrap();
     assert_eq!(loaded(store, "s").await, snapshot([("b", json!(0)), ("null", Value::Null)]));
@@ -71,7 +68,8 @@ pub async fn keeps_scopes_apart(store: &dyn ToolStateStore) {
 /// Keys are opaque.
 pub async fn takes_odd_keys(store: &dyn ToolStateStore) {
     let long = "k".repeat(5_000);
-    let keys = ["", " ", "a", "A", "a.b", "a/b", "$", "é", "e\u{301}", "\u{0}", "\n", "\"", "'; --", "v", "scope", &long];
+    let keys =
+        ["", " ", "a", "A", "a.b", "a/b", "$", "é", "e\u{301}", "\u{0}", "\n", "\"", "'; --", "v", "scope", &long];
     let ops = keys.iter().map(|key| ToolStateOp::set(*key, *key)).collect();
     store.commit(&commit("s", "1", ops)).await.unwrap();
     let found = loaded(store, "s").await;
@@ -93,10 +91,10 @@ pub async fn takes_large_state(store: &dyn ToolStateStore) {
     let found = loaded(store, "s").await;
     assert_eq!(found.len(), 1_001);
     assert_eq!(found.get("big").and_then(|value| value.as_str()).map(str::len), Some(big.len()));
-    assert_eq!((found.get("k0").map(|value| &**value), found.get("k7").map(|value| &**value)), (
-        Some(&json!("new")),
-        Some(&json!(7))
-    ));
+    assert_eq!(
+        (found.get("k0").map(|value| &**value), found.get("k7").map(|value| &**value)),
+        (Some(&json!("new")), Some(&json!(7)))
+    );
 }
 
 /// A value that cannot be read back is refused with its whole commit, or is read back: it never breaks what is there.

@@ -3,8 +3,9 @@ use std::fs::{File, OpenOptions};
 use std::io::{BufReader, ErrorKind, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::Path;
 
-use super::line::{Chain, entry_json, read_entry, read_id, write_header};
-use super::scan::{Found, Mark, Sizes, at, scan};
+use super::Salvage;
+use super::line::{Chain, ENVELOPE, entry_json, read_entry, read_header, read_id, write_header};
+use super::scan::{Found, Mark, Sizes, at, next_line, scan};
 use crate::session::append::{admit, entry_conflict};
 use crate::session::{SessionEntry, SessionError, StoredSession};
 use crate::storage::{StorageError, replace};
@@ -45,6 +46,35 @@ pub(super) fn load(path: &Path, id: &str, sizes: Sizes) -> Result<Option<StoredS
     entries.truncate(usize::try_from(mark.chain.version).unwrap_or(usize::MAX));
     check_whole(&place, mark)?;
     Ok(Some(StoredSession { version: mark.chain.version, entries }))
+}
+
+/// Reads what can be read of a session, line by line, whatever is between.
+pub(super) fn salvage(path: &Path, sizes: Sizes) -> Result<Option<Salvage>, StorageError> {
+    let Some(file) = open(path)? else { return Ok(None) };
+    let place = path.display().to_string();
+    let (mut reader, mut buffer) = (BufReader::new(file), Vec::new());
+    let (mut entries, mut damage) = (Vec::new(), Vec::new());
+    let limit = sizes.entry.saturating_add(ENVELOPE);
+    for number in 1_u64.. {
+        let here = at(&place, number);
+        let line = match next_line(&place, number, &mut reader, &mut buffer, limit) {
+            Ok(Some(line)) => line,
+            Ok(None) => break,
+            Err(error) => {
+                damage.push(error);
+                break;
+            }
+        };
+        if number == 1 {
+            damage.extend(read_header(&here, line).err());
+        } else {
+            match entry_json(&here, line).and_then(|json| read_entry(&here, json)) {
+                Ok(entry) => entries.push(entry),
+                Err(error) => damage.push(error),
+            }
+        }
+    }
+    Ok(Some(Salvage { entries, damage }))
 }
 
 /// A file comes into being with its first append, so one without any was cut off.

@@ -164,7 +164,7 @@ pub(super) fn read_id(place: &str, json: &str) -> Result<String, StorageError> {
     serde_json::from_str::<Id>(json).map(|id| id.id).map_err(|error| StorageError::corrupt(place, error))
 }
 
-/// The entry's JSON in a line that was checked before.
+/// The entry's JSON in a line whose place in the chain does not matter.
 pub(super) fn entry_json<'a>(place: &str, line: &'a [u8]) -> Result<&'a str, StorageError> {
     let line: Line<'a> =
         serde_json::from_str(text(place, line)?).map_err(|error| StorageError::corrupt(place, error))?;

@@ -37,6 +37,16 @@ pub struct JsonlSessionStore {
     inner: Arc<Inner>,
 }
 
+/// What could be read of a damaged session.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Salvage {
+    /// The entries of the lines that could be read, in their order.
+    pub entries: Vec<SessionEntry>,
+    /// The lines that could not, and why.
+    pub damage: Vec<StorageError>,
+}
+
 #[derive(Clone, Debug)]
 struct Settings {
     folder: PathBuf,
@@ -97,6 +107,19 @@ impl JsonlSessionStore {
     #[must_use]
     pub fn path(&self, id: &str) -> PathBuf {
         self.inner.path(id)
+    }
+
+    /// Reads a session as far as it can be read, line by line: to show it, or to save what is left under another id.
+    /// `None` when there is no file.
+    ///
+    /// Damage that leaves a line readable, such as a changed letter, is not noticed here; [`load`](SessionStore::load)
+    /// notices it and gives nothing.
+    ///
+    /// # Errors
+    /// [`SessionError::Storage`] when the file cannot be opened.
+    pub async fn salvage(&self, id: &str) -> Result<Option<Salvage>, SessionError> {
+        let id = id.to_owned();
+        self.run(move |inner| Ok(file::salvage(&inner.path(&id), inner.settings.sizes)?)).await
     }
 
     async fn run<T: Send + 'static>(
