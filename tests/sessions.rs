@@ -1,15 +1,24 @@
 //! Session stores, blobs, and what is done with sessions, through their public parts.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[path = "sessions/blobs.rs"]
+mod blobs;
 #[path = "sessions/faults.rs"]
 mod faults;
 #[path = "harness/folder.rs"]
 mod folder;
+#[path = "types/generate.rs"]
+#[allow(dead_code)]
+mod generate;
 #[path = "sessions/jsonl.rs"]
 mod jsonl;
+#[path = "sessions/model.rs"]
+mod model;
 #[cfg(feature = "sqlite")]
 #[path = "sessions/sqlite.rs"]
 mod sqlite;
+#[path = "sessions/values.rs"]
+mod values;
 
 use folder::Folder;
 use zidane::session::{JsonlSessionStore, MemorySessionStore};

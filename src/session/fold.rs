@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use super::{ResultEntry, RunEntry, Session, SessionEntry, SessionRun, StoredSession, child_id};
+use super::{ResultEntry, RunEntry, Session, SessionEntry, SessionRun, StoredSession, SummaryEntry, child_id};
 use crate::provider::HistoryTurn;
 use crate::types::{Role, SessionContentBlock, SessionTurn, ToolResultBlock, TurnOrigin};
 
@@ -58,6 +58,7 @@ struct Log {
     places: HashMap<String, usize>,
     ids: HashSet<String>,
     runs: HashMap<String, usize>,
+    summaries: Vec<SummaryEntry>,
     /// Calls that the last run left to the host.
     deferred: Vec<String>,
 }
@@ -88,13 +89,7 @@ impl Log {
                 session.repairs.push(entry);
             }
             SessionEntry::Run(entry) => self.take_run(*entry, session),
-            SessionEntry::Summary(entry) => {
-                if self.places.contains_key(&entry.through) {
-                    session.summaries.push(entry);
-                } else {
-                    session.notes.push(FoldNote::OrphanSummary { id: entry.id, through: entry.through });
-                }
-            }
+            SessionEntry::Summary(entry) => self.summaries.push(entry),
             SessionEntry::Vision(entry) => {
                 session.visions.entry(entry.digest.clone()).or_insert(*entry);
             }
@@ -138,7 +133,7 @@ impl Log {
     }
 
     fn finish(self, session: &mut Session) {
-        let Self { slots, deferred, .. } = self;
+        let Self { slots, deferred, summaries, .. } = self;
         let mut slots = slots.into_iter().peekable();
         while let Some(Slot { turn, results, repaired }) = slots.next() {
             // A results turn that is an entry itself, as in a conversation from elsewhere.
@@ -162,6 +157,15 @@ impl Log {
                 session.open = in_call_order(&calls, results).into_iter().map(|entry| entry.result).collect();
             } else {
                 session.turns.push(results_turn(&turn_id, in_call_order(&calls, results), repaired));
+            }
+        }
+        // Only now: a summary may go through a results turn, which is no entry.
+        let turns: HashSet<&str> = session.turns.iter().map(|turn| turn.id.as_str()).collect();
+        for summary in summaries {
+            if turns.contains(summary.through.as_str()) {
+                session.summaries.push(summary);
+            } else {
+                session.notes.push(FoldNote::OrphanSummary { id: summary.id, through: summary.through });
             }
         }
     }
@@ -217,7 +221,7 @@ fn results_turn(turn_id: &str, results: Vec<ResultEntry>, repaired: bool) -> Arc
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::session::{MetadataEntry, RepairEntry, RunEnd, SummaryEntry};
+    use crate::session::{MetadataEntry, RepairEntry, RunEnd};
     use crate::types::{Extra, PendingCall, Timestamp, ToolCallBlock, ToolStatus, validate_transcript};
 
     fn user(id: &str, text: &str) -> SessionEntry {

@@ -2,33 +2,31 @@ use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::path::Path;
 
-use super::StorageError;
+use super::{FolderLock, StorageError};
 
-/// Puts `parts` in place of a file, in one step that survives a crash: the file has the old content or the new.
-///
-/// Two writers of one file must not meet here; the half-written file goes by a name of its own, `<name>.new`, which a
-/// crash leaves behind and the next write takes over.
-pub(crate) fn replace(path: &Path, parts: &[&[u8]]) -> Result<(), StorageError> {
-    let mut fresh = path.as_os_str().to_owned();
-    fresh.push(".new");
-    let fresh = Path::new(&fresh);
-    let written = write_synced(fresh, parts).and_then(|()| fs::rename(fresh, path));
-    if let Err(error) = written {
-        // Takes up no space on a disk that may be full.
-        let _ = fs::remove_file(fresh);
-        return Err(StorageError::io(path.display(), error));
-    }
-    match path.parent() {
-        Some(folder) => sync_folder(folder),
-        None => Ok(()),
+impl FolderLock {
+    /// Puts `bytes` in place of a file, in one step that survives a crash: the file has the old content or the new.
+    ///
+    /// The file is in the lock's folder or below. What is half-written goes by a name of the lock's, which a crash leaves
+    /// behind and the next write takes over.
+    pub(crate) fn replace(&self, path: &Path, bytes: &[u8]) -> Result<(), StorageError> {
+        let fresh = self.scratch();
+        let written = write_synced(fresh, bytes).and_then(|()| fs::rename(fresh, path));
+        if let Err(error) = written {
+            // Takes up no space on a disk that may be full.
+            let _ = fs::remove_file(fresh);
+            return Err(StorageError::io(path.display(), error));
+        }
+        match path.parent() {
+            Some(folder) => sync_folder(folder),
+            None => Ok(()),
+        }
     }
 }
 
-fn write_synced(path: &Path, parts: &[&[u8]]) -> io::Result<()> {
+fn write_synced(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut file = File::create(path)?;
-    for part in parts {
-        file.write_all(part)?;
-    }
+    file.write_all(bytes)?;
     file.sync_all()
 }
 

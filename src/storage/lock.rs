@@ -1,5 +1,5 @@
 use std::fs::{File, OpenOptions, TryLockError};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -19,6 +19,7 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(20);
 #[derive(Debug)]
 pub(crate) struct FolderLock {
     file: File,
+    scratch: PathBuf,
 }
 
 impl FolderLock {
@@ -32,7 +33,10 @@ impl FolderLock {
         let mut pause = FIRST_PAUSE;
         loop {
             match file.try_lock() {
-                Ok(()) => return Ok(Self { file }),
+                Ok(()) => {
+                    let scratch = path.with_extension("new");
+                    return Ok(Self { file, scratch });
+                }
                 Err(TryLockError::Error(error)) => return Err(failed(error)),
                 Err(TryLockError::WouldBlock) if started.elapsed() >= patience => {
                     return Err(StorageError::Busy { place: path.display().to_string() });
@@ -41,6 +45,13 @@ impl FolderLock {
             }
             pause = pause.saturating_mul(2).min(LONGEST_PAUSE);
         }
+    }
+}
+
+impl FolderLock {
+    /// A file in the folder that is nobody else's while the lock is held.
+    pub(super) fn scratch(&self) -> &Path {
+        &self.scratch
     }
 }
 

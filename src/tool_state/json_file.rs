@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 
 use super::encode::encode_value;
 use super::{StoreError, ToolStateCommit, ToolStateSnapshot, ToolStateStore};
-use crate::storage::{FolderLock, StorageError, blocking, file_stem, read_whole, replace};
+use crate::storage::{FolderLock, StorageError, blocking, file_stem, read_whole};
 
 const FORMAT: u32 = 1;
 
@@ -100,7 +100,7 @@ impl JsonToolStateStore {
         let values = commit.ops.iter().map(encode_value).collect::<Result<Vec<_>, _>>()?;
         fs::create_dir_all(&self.folder).map_err(|error| StorageError::io(self.folder.display(), error))?;
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        let _lock = FolderLock::acquire(&self.folder, name, self.patience)?;
+        let lock = FolderLock::acquire(&self.folder, name, self.patience)?;
         let bytes = read_whole(&path, self.max_bytes)?;
         let stored = bytes.as_deref().map(|bytes| parse(&path, &commit.scope, bytes)).transpose()?;
         let (mut state, mut applied, mut extra) = (BTreeMap::new(), Vec::new(), BTreeMap::new());
@@ -129,7 +129,7 @@ impl JsonToolStateStore {
             let place = path.display().to_string();
             return Err(StorageError::TooLarge { place, bytes: size, limit: self.max_bytes });
         }
-        replace(&path, &[&text])
+        lock.replace(&path, &text)
     }
 }
 

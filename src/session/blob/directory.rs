@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::{BlobError, BlobStore, Key, no_key_left};
-use crate::storage::{FolderLock, StorageError, blocking, read_whole, replace, sync_folder};
+use crate::storage::{FolderLock, StorageError, blocking, read_whole, sync_folder};
 
 const EXTENSION: &str = "blob";
 
@@ -47,21 +47,25 @@ impl DirectoryBlobStore {
     }
 
     fn keep(&self, bytes: &[u8], keys: impl Iterator<Item = Key>) -> Result<String, BlobError> {
-        let mut lock = None;
+        let mut lock: Option<FolderLock> = None;
         for key in keys {
             let path = self.path(key);
-            if lock.is_none() {
-                if let Some(folder) = path.parent().filter(|folder| !folder.exists()) {
-                    fs::create_dir_all(folder).map_err(|error| StorageError::io(folder.display(), error))?;
-                    sync_folder(&self.folder)?;
+            // All keys of a content share a lock.
+            let lock = match &lock {
+                Some(lock) => lock,
+                None => {
+                    if let Some(folder) = path.parent().filter(|folder| !folder.exists()) {
+                        fs::create_dir_all(folder).map_err(|error| StorageError::io(folder.display(), error))?;
+                        sync_folder(&self.folder)?;
+                    }
+                    lock.insert(self.lock(key)?)
                 }
-                lock = Some(self.lock(key)?);
-            }
+            };
             // One byte more than ours is another content.
             match read_whole(&path, bytes.len() as u64) {
                 Ok(Some(known)) if known == bytes => return Ok(key.to_string()),
                 Ok(None) => {
-                    replace(&path, &[bytes])?;
+                    lock.replace(&path, bytes)?;
                     return Ok(key.to_string());
                 }
                 Ok(Some(_)) | Err(StorageError::TooLarge { .. }) => {}

@@ -14,7 +14,7 @@ use async_trait::async_trait;
 use super::append::{distinct, encode};
 use super::{SessionEntry, SessionError, SessionStore, StoredSession};
 use crate::storage::{FolderLock, StorageError, blocking, file_stem, sync_folder};
-use file::Head;
+use file::{Head, SessionFile};
 use line::{ENVELOPE, MAX_ID};
 use scan::Sizes;
 
@@ -119,7 +119,7 @@ impl JsonlSessionStore {
     /// [`SessionError::Storage`] when the file cannot be opened.
     pub async fn salvage(&self, id: &str) -> Result<Option<Salvage>, SessionError> {
         let id = id.to_owned();
-        self.run(move |inner| Ok(file::salvage(&inner.path(&id), inner.settings.sizes)?)).await
+        self.run(move |inner| Ok(inner.file(&id).salvage()?)).await
     }
 
     async fn run<T: Send + 'static>(
@@ -136,6 +136,10 @@ impl Inner {
         self.settings.folder.join(format!("{}.{EXTENSION}", file_stem(id)))
     }
 
+    fn file<'a>(&self, id: &'a str) -> SessionFile<'a> {
+        SessionFile { path: self.path(id), id, sizes: self.settings.sizes }
+    }
+
     fn heads(&self) -> MutexGuard<'_, Heads> {
         self.heads.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -145,47 +149,48 @@ impl Inner {
         FolderLock::acquire(&self.settings.folder, name, self.settings.patience)
     }
 
-    fn load(&self, id: &str) -> Result<Option<StoredSession>, SessionError> {
-        let path = self.path(id);
-        match file::load(&path, id, self.settings.sizes) {
-            // A writer may have cut off a torn line just then, so that old and new bytes were read together.
+    /// Reads without the lock, which a reader may have no right to. When that finds damage it looks again with the lock:
+    /// a writer may have cut off a torn line just then, so that old and new bytes were read together.
+    fn read<T>(&self, id: &str, read: impl Fn(&SessionFile<'_>) -> Result<T, StorageError>) -> Result<T, SessionError> {
+        let file = self.file(id);
+        match read(&file) {
             Err(first @ StorageError::Corrupt { .. }) => {
-                let Ok(_lock) = self.lock(&path) else { return Err(first.into()) };
-                Ok(file::load(&path, id, self.settings.sizes)?)
+                let Ok(_lock) = self.lock(&file.path) else { return Err(first.into()) };
+                Ok(read(&file)?)
             }
-            loaded => Ok(loaded?),
+            done => Ok(done?),
         }
     }
 
+    fn load(&self, id: &str) -> Result<Option<StoredSession>, SessionError> {
+        self.read(id, |file| file.load())
+    }
+
     fn append(&self, id: &str, expected: u64, entries: Vec<SessionEntry>) -> Result<u64, SessionError> {
-        let path = self.path(id);
         if id.len() > MAX_ID {
             let (bytes, limit) = (id.len() as u64, MAX_ID as u64);
             return Err(StorageError::TooLarge { place: "a session's id".to_owned(), bytes, limit }.into());
         }
-        let entries = distinct(id, entries)?;
-        let limit = self.settings.sizes.entry;
-        let texts = entries.iter().map(|entry| encode(id, entry, limit)).collect::<Result<Vec<_>, _>>()?;
-        fs::create_dir_all(&self.settings.folder)
-            .map_err(|error| StorageError::io(self.settings.folder.display(), error))?;
-        let _lock = self.lock(&path)?;
-        let head = self.heads().take(id);
-        // A head is put back only when nothing failed: what is known then is what is there.
-        let (version, head) = file::append(&path, id, expected, &entries, &texts, self.settings.sizes, head)?;
-        if let Some(head) = head {
-            self.heads().put(id, head);
-        }
+        let with_text = |entry| encode(id, &entry, self.settings.sizes.entry).map(|text| (entry, text));
+        let entries = distinct(id, entries)?.into_iter().map(with_text).collect::<Result<Vec<_>, _>>()?;
+        let folder = &self.settings.folder;
+        fs::create_dir_all(folder).map_err(|error| StorageError::io(folder.display(), error))?;
+        let file = self.file(id);
+        let lock = self.lock(&file.path)?;
+        let known = self.heads().take(id);
+        // What is known is put back only when nothing failed: then it is what is there.
+        let (version, head) = file.append(&lock, known, expected, &entries)?;
+        self.heads().put(id, head);
         Ok(version)
     }
 
     fn version(&self, id: &str) -> Result<u64, SessionError> {
-        let path = self.path(id);
-        let head = self.heads().take(id);
-        let head = file::head(&path, id, self.settings.sizes, head)?;
+        let head = self.read(id, |file| {
+            let known = self.heads().take(id);
+            file.head(known)
+        })?;
         let version = head.as_ref().map_or(0, Head::version);
-        if let Some(head) = head {
-            self.heads().put(id, head);
-        }
+        self.heads().put(id, head);
         Ok(version)
     }
 
@@ -247,7 +252,8 @@ impl Heads {
         self.known.remove(id)
     }
 
-    fn put(&mut self, id: &str, head: Head) {
+    fn put(&mut self, id: &str, head: Option<Head>) {
+        let Some(head) = head else { return };
         if self.known.insert(id.to_owned(), head).is_none() {
             self.order.push_back(id.to_owned());
         }
