@@ -36,7 +36,7 @@ impl SqliteSessionStore {
         Self { database, max_entry_bytes: 64 * 1024 * 1024 }
     }
 
-    /// The largest entry that is stored, in bytes of JSON. Default: 64 MiB; SQLite itself takes 1 GB at most.
+    /// The largest entry, in bytes of JSON; a larger one is neither written nor read. Default: 64 MiB.
     #[must_use]
     pub fn max_entry_bytes(self, bytes: u64) -> Self {
         Self { max_entry_bytes: bytes, ..self }
@@ -67,16 +67,25 @@ fn read(work: &Work<'_>, id: &str, version: i64, format: i64, entry: &str) -> Re
     serde_json::from_str(entry).map_err(|error| StorageError::corrupt(place(), error))
 }
 
-fn load(work: &Work<'_>, id: &str) -> Result<Option<StoredSession>, StorageError> {
+fn load(work: &Work<'_>, id: &str, limit: u64) -> Result<Option<StoredSession>, StorageError> {
     let Some(session) = find(work, id)? else { return Ok(None) };
     let mut statement = work
-        .prepare("SELECT version, format, entry FROM zidane_entries WHERE session = ?1 ORDER BY version")
+        .prepare(
+            "SELECT version, format, octet_length(entry), entry FROM zidane_entries WHERE session = ?1 ORDER BY version",
+        )
         .map_err(|error| work.failed(error))?;
     let mut rows = statement.query([session]).map_err(|error| work.failed(error))?;
     let mut entries = Vec::new();
     while let Some(row) = rows.next().map_err(|error| work.failed(error))? {
-        let columns = || Ok((row.get(0)?, row.get(1)?, row.get_ref(2)?.as_str()?));
-        let (version, format, entry) = columns().map_err(|error: rusqlite::Error| work.failed(error))?;
+        let sizes = || Ok((row.get(0)?, row.get(1)?, row.get::<_, i64>(2)?));
+        let (version, format, bytes) = sizes().map_err(|error: rusqlite::Error| work.failed(error))?;
+        // Before it is in memory.
+        let bytes = u64::try_from(bytes).unwrap_or_default();
+        if bytes > limit {
+            let place = work.at(format_args!("session `{id}`, entry {version}"));
+            return Err(StorageError::TooLarge { place, bytes, limit });
+        }
+        let entry = row.get_ref(3).and_then(|entry| Ok(entry.as_str()?)).map_err(|error| work.failed(error))?;
         entries.push(read(work, id, version, format, entry)?);
         if u64::try_from(version).ok() != Some(entries.len() as u64) {
             let place = work.at(format_args!("session `{id}`"));
@@ -147,8 +156,8 @@ fn append(
 #[async_trait]
 impl SessionStore for SqliteSessionStore {
     async fn load(&self, id: &str) -> Result<Option<StoredSession>, SessionError> {
-        let id = id.to_owned();
-        self.database.read(&PART, move |work| Ok(load(work, &id)?)).await
+        let (id, limit) = (id.to_owned(), self.max_entry_bytes);
+        self.database.read(&PART, move |work| Ok(load(work, &id, limit)?)).await
     }
 
     async fn append(&self, id: &str, expected_version: u64, entries: Vec<SessionEntry>) -> Result<u64, SessionError> {

@@ -30,6 +30,21 @@ fn write_synced(path: &Path, bytes: &[u8]) -> io::Result<()> {
     file.sync_all()
 }
 
+/// Makes a folder and those above it that are missing, so that they survive a crash.
+pub(crate) fn make_folder(folder: &Path) -> Result<(), StorageError> {
+    let missing: Vec<&Path> = folder.ancestors().take_while(|folder| !is_there(folder)).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    fs::create_dir_all(folder).map_err(|error| StorageError::io(folder.display(), error))?;
+    missing.iter().rev().filter_map(|folder| folder.parent()).try_for_each(sync_folder)
+}
+
+fn is_there(folder: &Path) -> bool {
+    // The last ancestor of a relative path is empty, and means the folder the process is in.
+    folder.as_os_str().is_empty() || folder.exists()
+}
+
 /// Makes what was created, renamed or removed in a folder survive a crash.
 pub(crate) fn sync_folder(folder: &Path) -> Result<(), StorageError> {
     // Elsewhere a folder cannot be opened as a file, and its entries are journaled by the system.

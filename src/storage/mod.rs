@@ -15,6 +15,6 @@ pub use error::StorageError;
 
 pub(crate) use blocking::blocking;
 pub(crate) use depth::check_depth;
-pub(crate) use files::{read_whole, sync_folder};
+pub(crate) use files::{make_folder, read_whole, sync_folder};
 pub(crate) use lock::FolderLock;
 pub(crate) use name::file_stem;

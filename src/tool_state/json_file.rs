@@ -1,5 +1,4 @@
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +9,7 @@ use serde_json::value::RawValue;
 
 use super::encode::encode_value;
 use super::{StoreError, ToolStateCommit, ToolStateSnapshot, ToolStateStore};
-use crate::storage::{FolderLock, StorageError, blocking, file_stem, read_whole};
+use crate::storage::{FolderLock, StorageError, blocking, file_stem, make_folder, read_whole};
 
 const FORMAT: u32 = 1;
 
@@ -98,7 +97,7 @@ impl JsonToolStateStore {
     fn apply(&self, commit: &ToolStateCommit) -> Result<(), StorageError> {
         let path = self.path(&commit.scope);
         let values = commit.ops.iter().map(encode_value).collect::<Result<Vec<_>, _>>()?;
-        fs::create_dir_all(&self.folder).map_err(|error| StorageError::io(self.folder.display(), error))?;
+        make_folder(&self.folder)?;
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         let lock = FolderLock::acquire(&self.folder, name, self.patience)?;
         let bytes = read_whole(&path, self.max_bytes)?;

@@ -92,6 +92,18 @@ async fn newer_tables_and_newer_entries_are_refused_by_type() {
 }
 
 #[tokio::test]
+async fn sizes_are_bounded_when_writing_and_when_reading() {
+    let folder = Folder::new("sqlite");
+    let path = folder.join("test.sqlite");
+    let narrow = open(&path).await.max_entry_bytes(1_000);
+    let error = storage(narrow.append("s", 0, vec![turn("1", &"x".repeat(1_000))]).await);
+    assert!(matches!(error, StorageError::TooLarge { limit: 1_000, .. }), "{error}");
+    open(&path).await.append("s", 0, vec![turn("1", &"x".repeat(1_000))]).await.unwrap();
+    let error = storage(narrow.load("s").await);
+    assert!(matches!(error, StorageError::TooLarge { limit: 1_000, .. }), "{error}");
+}
+
+#[tokio::test]
 async fn damage_is_an_error() {
     let folder = Folder::new("sqlite");
     let path = folder.join("test.sqlite");

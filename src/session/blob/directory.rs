@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::{BlobError, BlobStore, Key, no_key_left};
-use crate::storage::{FolderLock, StorageError, blocking, read_whole, sync_folder};
+use crate::storage::{FolderLock, StorageError, blocking, make_folder, read_whole, sync_folder};
 
 const EXTENSION: &str = "blob";
 
@@ -54,10 +54,7 @@ impl DirectoryBlobStore {
             let lock = match &lock {
                 Some(lock) => lock,
                 None => {
-                    if let Some(folder) = path.parent().filter(|folder| !folder.exists()) {
-                        fs::create_dir_all(folder).map_err(|error| StorageError::io(folder.display(), error))?;
-                        sync_folder(&self.folder)?;
-                    }
+                    path.parent().map_or(Ok(()), make_folder)?;
                     lock.insert(self.lock(key)?)
                 }
             };

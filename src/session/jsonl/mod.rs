@@ -13,7 +13,7 @@ use async_trait::async_trait;
 
 use super::append::{distinct, encode};
 use super::{SessionEntry, SessionError, SessionStore, StoredSession};
-use crate::storage::{FolderLock, StorageError, blocking, file_stem, sync_folder};
+use crate::storage::{FolderLock, StorageError, blocking, file_stem, make_folder, sync_folder};
 use file::{Head, SessionFile};
 use line::{ENVELOPE, MAX_ID};
 use scan::Sizes;
@@ -173,8 +173,7 @@ impl Inner {
         }
         let with_text = |entry| encode(id, &entry, self.settings.sizes.entry).map(|text| (entry, text));
         let entries = distinct(id, entries)?.into_iter().map(with_text).collect::<Result<Vec<_>, _>>()?;
-        let folder = &self.settings.folder;
-        fs::create_dir_all(folder).map_err(|error| StorageError::io(folder.display(), error))?;
+        make_folder(&self.settings.folder)?;
         let file = self.file(id);
         let lock = self.lock(&file.path)?;
         let known = self.heads().take(id);
