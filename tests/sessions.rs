@@ -14,6 +14,8 @@ mod generate;
 mod jsonl;
 #[path = "sessions/model.rs"]
 mod model;
+#[path = "sessions/sabotage.rs"]
+mod sabotage;
 #[cfg(feature = "sqlite")]
 #[path = "sessions/sqlite.rs"]
 mod sqlite;
