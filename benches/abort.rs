@@ -24,7 +24,12 @@ fn main() {
     });
     times.sort();
     let at = |percent: usize| times[(times.len() * percent / 100).min(times.len() - 1)];
-    println!("abort with a deaf tool, {RUNS} runs, grace {GRACE:?}: p50 {:?}, p99 {:?}, max {:?}", at(50), at(99), at(100));
+    println!(
+        "abort with a deaf tool, {RUNS} runs, grace {GRACE:?}: p50 {:?}, p99 {:?}, max {:?}",
+        at(50),
+        at(99),
+        at(100)
+    );
 }
 
 async fn abort_once() -> Duration {
