@@ -69,13 +69,15 @@ fn turns(c: &mut Criterion) {
     group.finish();
 }
 
+type Register = fn(&Agent);
+
 /// One turn of many deltas, with handlers on each.
 fn hooks(c: &mut Criterion) {
     let Some(runtime) = runtime() else { return };
     let mut group = c.benchmark_group("hook-per-delta");
     group.throughput(Throughput::Elements(DELTAS as u64));
     let builder = builder(Model { turns: 0, calls: 0, deltas: DELTAS });
-    let handlers: [(&str, fn(&Agent)); 3] = [
+    let handlers: [(&str, Register); 3] = [
         ("none", |_| {}),
         ("sync", |agent| {
             agent.hooks().on::<StreamText>(|cx: &mut zidane::hooks::StreamTextCx<'_>| {

@@ -18,14 +18,14 @@ pub(crate) type Failure = Box<dyn std::error::Error + Send + Sync>;
 /// The wire at work.
 pub(crate) enum Wire {
     Anthropic(Anthropic),
-    OpenAi(OpenAiChat),
+    OpenAi(Box<OpenAiChat>),
 }
 
 impl Wire {
     pub(crate) fn new(name: &str) -> Result<Self, Failure> {
         match name {
             "anthropic" => Ok(Self::Anthropic(Anthropic::builder().api_key("k").build()?)),
-            "openai" => Ok(Self::OpenAi(OpenAiChat::builder().api_key("k").build()?)),
+            "openai" => Ok(Self::OpenAi(Box::new(OpenAiChat::builder().api_key("k").build()?))),
             _ => Err(format!("unknown wire {name}").into()),
         }
     }

@@ -210,7 +210,9 @@ impl Assembler {
         let sign = |signature: Option<(SignatureProducer, String)>| {
             signature.map(|(producer, value)| Signature { producer, model: model.to_owned(), value })
         };
-        let mut ids = HashSet::new();
+        // One call, as in most answers, has nothing to be told from.
+        let calls = self.blocks.iter().filter(|block| matches!(block.kind, Kind::Call { .. })).count();
+        let mut ids = (calls > 1).then(HashSet::new);
         let mut out = Vec::with_capacity(self.blocks.len());
         for (index, block) in self.blocks.into_iter().enumerate() {
             match block.kind {
@@ -249,7 +251,7 @@ impl Assembler {
                     }));
                 }
                 Kind::Call { id, name, arguments, complete } => {
-                    let id = unique_id(id, index, turn_id, &mut ids);
+                    let id = unique_id(id, index, turn_id, ids.as_mut());
                     let call = ToolCallBlock {
                         id,
                         name: canonical(&name),
@@ -270,12 +272,14 @@ impl Assembler {
 }
 
 /// The call's id as given; one of our own where there is none, or where this answer used it before.
-fn unique_id(given: String, index: usize, turn_id: Uuid, ids: &mut HashSet<String>) -> String {
-    let id = if given.is_empty() || ids.contains(&given) {
+fn unique_id(given: String, index: usize, turn_id: Uuid, ids: Option<&mut HashSet<String>>) -> String {
+    let id = if given.is_empty() || ids.as_ref().is_some_and(|ids| ids.contains(&given)) {
         format!("call_{}", Uuid::new_v5(&turn_id, index.to_string().as_bytes()).simple())
     } else {
         given
     };
-    ids.insert(id.clone());
+    if let Some(ids) = ids {
+        ids.insert(id.clone());
+    }
     id
 }
