@@ -1,10 +1,12 @@
 mod directory;
+mod media;
 mod memory;
 
 use async_trait::async_trait;
 use uuid::Uuid;
 
 pub use directory::DirectoryBlobStore;
+pub use media::{offload_media, restore_media};
 pub use memory::MemoryBlobStore;
 
 use crate::storage::StorageError;
