@@ -11,7 +11,7 @@
 //! - An append is all or nothing, and may be repeated: entries that are there already are not stored twice.
 //! - What a newer version of the crate wrote is kept as it is, or refused by type; it is never turned into less.
 //!
-//! Large media belongs in a [`BlobStore`]; the session then holds a reference to it.
+//! Large media belongs in a [`BlobStore`]: [`offload_media`] leaves a reference in the session.
 //!
 //! Nothing here knows a wire or the loop.
 
@@ -31,7 +31,7 @@ mod sqlite;
 mod store;
 mod value;
 
-pub use blob::{BlobError, BlobStore, DirectoryBlobStore, MemoryBlobStore};
+pub use blob::{BlobError, BlobStore, DirectoryBlobStore, MemoryBlobStore, offload_media, restore_media};
 pub use cut::{cut_for_budget, cut_points};
 pub use entry::{
     ENTRY_FORMAT, MetadataEntry, RepairEntry, ResultEntry, SessionEntry, SummaryEntry, UnknownEntry, VisionEntry,

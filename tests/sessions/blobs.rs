@@ -2,8 +2,12 @@
 
 use std::fs;
 
-use zidane::session::{BlobError, BlobStore, DirectoryBlobStore, MemoryBlobStore};
+use zidane::session::{BlobError, BlobStore, DirectoryBlobStore, MemoryBlobStore, offload_media, restore_media};
 use zidane::storage::StorageError;
+use zidane::types::{
+    Document, Extra, Media, MediaSource, Resource, ResourceContent, SessionContentBlock, ToolResultBlock,
+    ToolResultContent, ToolStatus,
+};
 
 use crate::folder::Folder;
 
@@ -76,4 +80,62 @@ async fn many_putters_at_once_agree() {
         assert_eq!(key, &keys[n % 4]);
         assert_eq!(store.get(key, 1_000).await.unwrap(), Some(vec![n as u8 % 4; 1_000]));
     }
+}
+
+#[tokio::test]
+async fn media_goes_to_the_store_and_comes_back_as_it_was() {
+    let store = MemoryBlobStore::new();
+    let large = || Media::bytes("image/png", vec![7; 900]);
+    let result = ToolResultBlock {
+        call_id: "1".into(),
+        name: "look".into(),
+        input: None,
+        output: vec![
+            ToolResultContent::text("x".repeat(5_000)),
+            ToolResultContent::Image(large()),
+            ToolResultContent::Audio(Media::bytes("audio/wav", vec![8; 900])),
+            ToolResultContent::Video(Media::url("https://example.org/v")),
+            ToolResultContent::Resource(Resource::new("a", ResourceContent::Blob("QUFB".repeat(400)))),
+            ToolResultContent::Resource(Resource::new("b", ResourceContent::Text("x".repeat(5_000)))),
+        ]
+        .into(),
+        is_error: false,
+        status: ToolStatus::Ok,
+        outcome: None,
+        structured: None,
+        extra: Extra::default(),
+    };
+    let original = vec![
+        SessionContentBlock::text("x".repeat(5_000)),
+        SessionContentBlock::Image(large()),
+        SessionContentBlock::Image(Media::bytes("image/png", [1, 2, 3])),
+        SessionContentBlock::Document(Document::pdf("a.pdf", vec![9; 900])),
+        // Not the one way to write these bytes: it would not come back the same.
+        SessionContentBlock::Image(Media::base64("image/png", "QUF\n".repeat(400))),
+        SessionContentBlock::Image(Media::base64("image/png", format!("{}QR==", "QUFB".repeat(400)))),
+        SessionContentBlock::ToolResult(result),
+    ];
+    let mut content = original.clone();
+    assert_eq!(offload_media(&mut content, &store, 1_000).await.unwrap(), 5);
+    let SessionContentBlock::Image(Media { source: MediaSource::Ref(key), media_type, .. }) = &content[1].clone() else {
+        panic!("{:?}", content[1])
+    };
+    assert_eq!((store.get(key, 900).await.unwrap(), media_type.as_deref()), (Some(vec![7; 900]), Some("image/png")));
+    for same in [0, 2, 4, 5] {
+        assert_eq!(content[same], original[same]);
+    }
+    assert_eq!(offload_media(&mut content, &store, 1_000).await.unwrap(), 0);
+    assert!(serde_json::to_string(&content).unwrap().len() < serde_json::to_string(&original).unwrap().len() - 4_000);
+
+    let mut restored = content.clone();
+    assert!(restore_media(&mut restored, &store, 10_000).await.unwrap().is_empty());
+    assert_eq!(restored, original);
+    let error = restore_media(&mut content.clone(), &store, 899).await.unwrap_err();
+    assert!(matches!(error, BlobError::TooLarge { .. }), "{error}");
+    store.delete(key).await.unwrap();
+    let key = key.clone();
+    let mut restored = content.clone();
+    assert_eq!(restore_media(&mut restored, &store, 10_000).await.unwrap(), [key.clone(), key]);
+    assert_eq!(restored[1], content[1]);
+    assert_eq!(restored[3], original[3]);
 }

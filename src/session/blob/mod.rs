@@ -1,4 +1,5 @@
 mod directory;
+mod media;
 mod memory;
 
 use std::sync::Arc;
@@ -7,6 +8,7 @@ use async_trait::async_trait;
 use uuid::Uuid;
 
 pub use directory::DirectoryBlobStore;
+pub use media::{offload_media, restore_media};
 pub use memory::MemoryBlobStore;
 
 use crate::storage::StorageError;
