@@ -210,11 +210,13 @@ impl ResponsesDecoder {
 }
 
 impl Decoder for ResponsesDecoder {
+    fn plain(&mut self, data: &[u8], out: &mut Events) -> bool {
+        let Some((place, delta)) = self.shape.read(data) else { return false };
+        self.output.more(place, delta, out);
+        true
+    }
+
     fn event(&mut self, name: &str, data: &str, out: &mut Events) -> Result<(), ProviderError> {
-        if let Some((place, delta)) = self.shape.read(data.as_bytes()) {
-            self.output.more(place, delta, out);
-            return Ok(());
-        }
         self.shape.forget();
         if data.trim() == "[DONE]" {
             return Ok(());
