@@ -38,7 +38,7 @@ async fn abort_once() -> Duration {
     let deaf = tool_fn_value("deaf", "Never ends", json!({"type": "object"}), move |_: Value, _cx| {
         let started = started.lock().unwrap().take();
         async move {
-            drop(started.map(|started| started.send(())));
+            let _ = started.map(|started| started.send(()));
             std::future::pending::<()>().await;
             Ok("")
         }
