@@ -1219,3 +1219,28 @@ async fn refused_reasoning_is_dropped_once_and_stays_dropped() {
     assert!(matches!(&told.error().kind, RunErrorKind::Provider(error) if error.refuses_reasoning()));
     assert_eq!(told.model.requests().len(), 2);
 }
+
+// Long output.
+
+#[tokio::test]
+async fn long_output_is_cut_on_request_and_kept_whole() {
+    use zidane::agent::OutputSpill;
+    use zidane::session::{BlobStore as _, MemoryBlobStore};
+    let blobs = std::sync::Arc::new(MemoryBlobStore::new());
+    let kept = blobs.clone();
+    let told = Scenario::new([Reply::call("read", json!({})).and_call("echo", json!({})), Reply::text("ok")])
+        .build(move |builder| {
+            let read = tool("read", |_, _| Box::pin(async { Ok(format!("start{}end", "é".repeat(1000)).into()) }));
+            builder.tool(read).tool(echo()).output_spill(OutputSpill::new(21, blobs.clone()))
+        })
+        .tell()
+        .await;
+    let results: Vec<_> = told.outcome().turns[2].tool_results().cloned().collect();
+    let text = zidane::types::tool_result_to_text(&results[0].output).into_owned();
+    assert!(text.starts_with("starté") && text.ends_with("éend"), "{text}");
+    assert!(text.contains("bytes left out here; all 2008 are kept as ref "), "{text}");
+    let key = text.split("ref ").nth(1).unwrap().split(']').next().unwrap();
+    let whole = kept.get(key, 1 << 20).await.unwrap().unwrap();
+    assert_eq!(whole.len(), 2008);
+    assert_eq!(results[1].output, "{}".into());
+}

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::inner::AgentInner;
 use super::options::{AgentOptions, Fallback, LoadFailure, SteerMode, ToolExecution};
-use super::{Agent, Limits};
+use super::{Agent, Limits, OutputSpill};
 use crate::clock::{Clock, SystemClock};
 use crate::control::AgentHandle;
 use crate::durable::DurableRuntime;
@@ -14,7 +14,7 @@ use crate::hooks::Hooks;
 use crate::provider::{
     History, PriceBook, Provider, ProviderErrorKind, RequestHead, RetryPolicy, ThinkingLevel, ToolChoice,
 };
-use crate::session::Session;
+use crate::session::LiveSession;
 use crate::tool::{Extensions, Tool, ToolSet, ToolSetError};
 use crate::tool_state::{ToolStateController, ToolStateStore};
 use crate::types::SessionTurn;
@@ -241,6 +241,12 @@ impl AgentBuilder {
         self
     }
 
+    /// Cuts long tool output and keeps the whole as a blob. Default: nothing is cut.
+    pub fn output_spill(mut self, spill: OutputSpill) -> Self {
+        self.options.spill = Some(spill);
+        self
+    }
+
     /// What tokens cost. Default: the built-in table; a cost that the provider reports wins over any.
     pub fn prices(mut self, prices: PriceBook) -> Self {
         self.options.prices = Arc::new(prices);
@@ -330,7 +336,7 @@ impl AgentBuilder {
             options: self.options.clone(),
             hooks: Hooks::default(),
             handle: AgentHandle::new(self.options.queue_limit),
-            session: Session::new(session_id, history),
+            session: LiveSession::new(session_id, history),
             tool_state,
             extensions: Arc::new(self.extensions.clone()),
             clock: Arc::clone(&self.clock),
