@@ -364,3 +364,51 @@ async fn a_copy_of_a_file_is_not_another_session() {
     let error = storage(store.load("copy").await);
     assert!(error.to_string().contains("another session"), "{error}");
 }
+
+#[tokio::test]
+async fn whatever_is_done_to_a_file_it_loads_as_a_beginning_or_not_at_all() {
+    let folder = Folder::new("jsonl");
+    let writer = JsonlSessionStore::new(&*folder);
+    let entries = small(&writer).await;
+    let good = fs::read(writer.path("s")).unwrap();
+    let mut state = 7_u64;
+    let mut roll = |sides: usize| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        usize::try_from(state >> 33).unwrap() % sides
+    };
+    let (mut refused, mut loaded) = (0, 0);
+    for _ in 0..600 {
+        let mut bad = good.clone();
+        for _ in 0..=roll(2) {
+            let at = roll(bad.len());
+            let until = (at + roll(200)).min(bad.len());
+            match roll(4) {
+                0 => drop(bad.drain(at..until)),
+                1 => {
+                    let copy = bad[at..until].to_vec();
+                    let to = roll(bad.len());
+                    bad.splice(to..to, copy);
+                }
+                2 => bad.splice(at..at, (0..until - at).map(|_| 0)).for_each(drop),
+                _ => {
+                    let noise: Vec<u8> = (0..until - at).map(|_| u8::try_from(roll(256)).unwrap()).collect();
+                    bad.splice(at..until, noise);
+                }
+            }
+            bad.push(b'\n');
+        }
+        fs::write(writer.path("s"), &bad).unwrap();
+        let store = JsonlSessionStore::new(&*folder);
+        match store.load("s").await {
+            Ok(found) => {
+                let found = found.unwrap();
+                assert_eq!(found.entries, entries[..found.entries.len()], "{:?}", String::from_utf8_lossy(&bad));
+                loaded += 1;
+            }
+            Err(SessionError::Storage(_)) => refused += 1,
+            Err(error) => panic!("{error}"),
+        }
+        store.salvage("s").await.unwrap();
+    }
+    assert!(refused > 400, "{refused} refused, {loaded} loaded");
+}

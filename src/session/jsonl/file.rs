@@ -141,34 +141,35 @@ impl SessionFile<'_> {
         Ok(Some(Head { mark, entries }))
     }
 
-    /// Appends entries, with their JSON, while no other writer can. Returns the version, and what is known of the file
-    /// then.
+    /// Appends entries, with their JSON, to a file that `head` tells of, while no other writer can. Returns the version,
+    /// and leaves in `head` what is known then.
     pub(super) fn append(
         &self,
         lock: &FolderLock,
-        known: Option<Head>,
+        head: &mut Option<Head>,
         expected: u64,
         entries: &[(SessionEntry, String)],
-    ) -> Result<(u64, Option<Head>), SessionError> {
-        let head = self.head(known)?;
+    ) -> Result<u64, SessionError> {
         let found = head.as_ref().map_or(0, Head::version);
         let stored = entries
             .iter()
             .map(|(entry, _)| head.as_ref().map_or(Ok(None), |head| self.find(head, entry)))
             .collect::<Result<Vec<_>, _>>()?;
         if !admit(self.id, expected, found, &stored)? {
-            return Ok((found, head));
+            return Ok(found);
         }
-        let none = || Mark { offset: 0, chain: Chain::start(self.id), last: 0, of: 0 };
-        let mut head = head.unwrap_or_else(|| Head { mark: none(), entries: HashMap::new() });
+        let head = head.get_or_insert_with(|| Head {
+            mark: Mark { offset: 0, chain: Chain::start(self.id), last: 0, of: 0 },
+            entries: HashMap::new(),
+        });
         let fresh: Vec<_> = entries
             .iter()
             .zip(&stored)
             .filter(|(_, stored)| stored.is_none())
             .map(|((entry, text), _)| (entry.id(), text.as_str()))
             .collect();
-        self.write(lock, &mut head, &fresh)?;
-        Ok((head.version(), Some(head)))
+        self.write(lock, head, &fresh)?;
+        Ok(head.version())
     }
 
     /// The version that an entry made, when it is stored with the same content.

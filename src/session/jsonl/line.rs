@@ -12,6 +12,8 @@ pub(super) const ENVELOPE: u64 = 256;
 /// The longest id of a session, in bytes.
 pub(super) const MAX_ID: usize = 8 * 1024;
 
+const OWN_FORMAT: &str = "{\"v\":1,";
+
 /// The first line of a file.
 #[derive(Debug, Serialize, Deserialize)]
 struct Header<'a> {
@@ -67,6 +69,10 @@ fn header_sum(session: &str) -> Uuid {
 
 /// Refuses what a newer version wrote, before anything else is made of it.
 fn check_format(place: &str, text: &str) -> Result<(), StorageError> {
+    // As this version writes it. A second `v` later in the line is an error to whoever reads all of it.
+    if text.starts_with(OWN_FORMAT) {
+        return Ok(());
+    }
     let Format { v } = serde_json::from_str(text).map_err(|error| StorageError::corrupt(place, error))?;
     if v == 0 {
         return Err(StorageError::corrupt(place, "there is no format 0"));
@@ -90,9 +96,9 @@ impl Chain {
     /// The chain with one more entry.
     fn next(&self, of: u64, entry: &str) -> Self {
         let version = self.version.saturating_add(1);
-        let mut content = format!("{version}/{of}/");
-        content.push_str(entry);
-        Self { version, sum: Uuid::new_v5(&self.sum, content.as_bytes()) }
+        // In two steps, so that a large entry is not copied.
+        let place = Uuid::new_v5(&self.sum, format!("{version}/{of}").as_bytes());
+        Self { version, sum: Uuid::new_v5(&place, entry.as_bytes()) }
     }
 
     /// Writes an entry's line, and goes on from it.
@@ -172,4 +178,31 @@ pub(super) fn entry_json<'a>(place: &str, line: &'a [u8]) -> Result<&'a str, Sto
     let line: Line<'a> =
         serde_json::from_str(text(place, line)?).map_err(|error| StorageError::corrupt(place, error))?;
     Ok(line.entry.get())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_begin_with_their_format() {
+        let mut out = Vec::new();
+        write_header("s", &mut out).unwrap();
+        Chain::start("s").write(1, "{}", &mut out);
+        let text = String::from_utf8(out).unwrap();
+        assert_eq!(text.lines().filter(|line| line.starts_with(OWN_FORMAT)).count(), 2);
+        assert_eq!(OWN_FORMAT, format!("{{\"v\":{ENTRY_FORMAT},"));
+    }
+
+    #[test]
+    fn a_second_format_in_a_line_is_an_error() {
+        let mut out = Vec::new();
+        let start = Chain::start("s");
+        Chain::start("s").write(1, "{}", &mut out);
+        let line = String::from_utf8(out).unwrap();
+        let line = line.trim_end();
+        assert!(start.read("x", line.as_bytes()).is_ok());
+        let twice = format!("{},\"v\":2}}", line.strip_suffix('}').unwrap());
+        assert!(matches!(start.read("x", twice.as_bytes()), Err(StorageError::Corrupt { .. })));
+    }
 }

@@ -177,10 +177,13 @@ impl Inner {
         let file = self.file(id);
         let lock = self.lock(&file.path)?;
         let known = self.heads().take(id);
-        // What is known is put back only when nothing failed: then it is what is there.
-        let (version, head) = file.append(&lock, known, expected, &entries)?;
-        self.heads().put(id, head);
-        Ok(version)
+        let mut head = file.head(known)?;
+        let done = file.append(&lock, &mut head, expected, &entries);
+        // After a failure of the system nothing is known.
+        if !matches!(done, Err(SessionError::Storage(_))) {
+            self.heads().put(id, head);
+        }
+        done
     }
 
     fn version(&self, id: &str) -> Result<u64, SessionError> {
