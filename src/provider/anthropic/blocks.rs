@@ -8,17 +8,16 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::super::arguments::object;
-use super::super::names::{NameRule, call_id};
+use super::super::names::NameRule;
 use super::super::{ToolNames, media};
 use super::Wire;
+use super::call_ids::CallIds;
 use super::models::Family;
 use crate::types::{
     Document, Media, MediaSource, Resource, ResourceContent, SessionContentBlock, Signature, TextBlock, ThinkingBlock,
     ToolCallBlock, ToolResultBlock, ToolResultBody, ToolResultContent, tool_result_to_text,
 };
 
-/// The vendor documents no length for call ids; nothing real is longer.
-const MAX_CALL_ID: usize = 128;
 const IMAGE_TYPES: [&str; 4] = ["image/jpeg", "image/png", "image/gif", "image/webp"];
 const PDF: &str = "application/pdf";
 
@@ -82,6 +81,7 @@ pub(super) struct Blocks<'a> {
     pub(super) wire: &'a Wire,
     pub(super) family: &'a Family,
     pub(super) names: &'a ToolNames,
+    pub(super) ids: &'a CallIds<'a>,
 }
 
 impl<'a> Blocks<'a> {
@@ -139,7 +139,7 @@ impl<'a> Blocks<'a> {
         let mut state: BTreeMap<&str, &RawValue> = serde_json::from_str(state).unwrap_or_default();
         state.retain(|key, _| matches!(*key, "caller" | "toolset_name"));
         Block::ToolUse {
-            id: call_id(&call.id, MAX_CALL_ID),
+            id: self.ids.wire_id(&call.id),
             name: NameRule::PORTABLE.wire_name(self.names.display(&call.name)),
             input: object(&call.arguments),
             state,
@@ -156,7 +156,7 @@ impl<'a> Blocks<'a> {
                 if blocks.is_empty() { ResultContent::Text(placeholder) } else { ResultContent::Blocks(blocks) }
             }
         };
-        Block::ToolResult { tool_use_id: call_id(&result.call_id, MAX_CALL_ID), content, is_error: result.is_error }
+        Block::ToolResult { tool_use_id: self.ids.wire_id(&result.call_id), content, is_error: result.is_error }
     }
 
     /// What the wire has no block for becomes a marker, so that the model knows there was something.

@@ -182,7 +182,7 @@ fn assistant(r: &mut Report, place: &str, content: &[Value], open: &mut Open) {
                 r.check(block["input"].is_object(), || format!("{place}: input is no object"));
                 let name = r.string(&place, &block["name"]);
                 r.name(&place, name, "_-", 64);
-                open.call(r, &place, id);
+                open.call(r, &place, id, true);
                 let arguments = block["input"].clone();
                 r.said.push(Said::Call { id: id.to_owned(), name: name.to_owned(), arguments });
             }

@@ -146,7 +146,7 @@ fn assistant(r: &mut Report, place: &str, message: &Value, open: &mut Open, rout
         r.name(&place, name, "_-", 64);
         let text = r.string(&place, &call["function"]["arguments"]);
         let arguments = r.arguments(&place, text);
-        open.call(r, &place, id);
+        open.call(r, &place, id, false);
         r.said.push(Said::Call { id: id.to_owned(), name: name.to_owned(), arguments });
     }
 }

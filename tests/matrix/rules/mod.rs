@@ -184,8 +184,11 @@ struct Open {
 }
 
 impl Open {
-    fn call(&mut self, report: &mut Report, place: &str, id: &str) {
-        report.check(self.ever.insert(id.to_owned()), || format!("{place}: the call id `{id}` stands twice"));
+    /// `once`: no other call of the conversation may have its id. Otherwise none that waits.
+    fn call(&mut self, report: &mut Report, place: &str, id: &str, once: bool) {
+        let again = self.waiting.iter().any(|waiting| waiting == id);
+        report.check(!again, || format!("{place}: two calls at once have the id `{id}`"));
+        report.check(!once || self.ever.insert(id.to_owned()), || format!("{place}: the call id `{id}` stands twice"));
         self.waiting.push(id.to_owned());
     }
 

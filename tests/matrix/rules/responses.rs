@@ -84,7 +84,7 @@ pub(crate) fn check(body: &Value) -> Report {
                 r.name(&place, name, "_-", 64);
                 let text = r.string(&place, &item["arguments"]);
                 let arguments = r.arguments(&place, text);
-                open.call(r, &place, &id);
+                open.call(r, &place, &id, false);
                 let call = Said::Call { id, name: name.to_owned(), arguments };
                 if let Some(id) = item["id"].as_str() {
                     r.state.push((id.to_owned(), call.clone()));
