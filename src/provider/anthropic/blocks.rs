@@ -92,10 +92,15 @@ impl<'a> Blocks<'a> {
     pub(super) fn block(self, block: &'a SessionContentBlock) -> Result<Option<Block<'a>>, String> {
         Ok(match block {
             SessionContentBlock::Text(text) => self.text(text),
-            SessionContentBlock::Image(image) => match image_source(image) {
-                Some(source) => Some(Block::Image { source }),
-                None => return Err(describe("image", image)),
+            SessionContentBlock::Image(image) => match (self.image_fault(image), image_source(image)) {
+                (None, Some(source)) => Some(Block::Image { source }),
+                (Some(fault), _) => return Err(format!("{}: {fault}", describe("image", image))),
+                (None, None) => return Err(describe("image", image)),
             },
+            SessionContentBlock::Document(document) if self.document_fault(document).is_some() => {
+                let fault = self.document_fault(document).unwrap_or_default();
+                return Err(format!("{}: {fault}", describe("document", &document.media)));
+            }
             SessionContentBlock::Document(document) => match self.document(document) {
                 Some(block) => Some(block),
                 None => return Err(describe("document", &document.media)),
@@ -108,6 +113,20 @@ impl<'a> Blocks<'a> {
             }
             _ => None,
         })
+    }
+
+    fn image_fault(self, image: &Media) -> Option<&'static str> {
+        match &image.source {
+            MediaSource::Data(data) => self.family.media().image_fault(data),
+            _ => None,
+        }
+    }
+
+    fn document_fault(self, document: &Document) -> Option<&'static str> {
+        match &document.media.source {
+            MediaSource::Data(data) => self.family.media().document_fault(data),
+            _ => None,
+        }
     }
 
     fn own(self, signature: Option<&Signature>) -> Option<&str> {
@@ -163,6 +182,7 @@ impl<'a> Blocks<'a> {
     fn result_block(self, block: &'a ToolResultContent) -> Option<Block<'a>> {
         let native = match block {
             ToolResultContent::Text { text } => return plain_text(Cow::Borrowed(text)),
+            ToolResultContent::Image(image) if let Some(fault) = self.image_fault(image) => return left_out(fault),
             ToolResultContent::Image(image) => image_source(image).map(|source| Block::Image { source }),
             ToolResultContent::Resource(resource) => self.resource(resource),
             _ => None,
@@ -182,6 +202,11 @@ impl<'a> Blocks<'a> {
                 match media::sniff(data).or(declared)? {
                     PDF if self.family.capabilities().documents_in_tool_results => {
                         Some(Block::Document { source: Source::Base64 { media_type: PDF, data }, title })
+                    }
+                    media_type
+                        if media_type.starts_with("image/") && self.family.media().image_fault(data).is_some() =>
+                    {
+                        left_out(self.family.media().image_fault(data).unwrap_or_default())
                     }
                     media_type if IMAGE_TYPES.contains(&media_type) => {
                         Some(Block::Image { source: Source::Base64 { media_type, data } })
@@ -227,6 +252,11 @@ fn image_source(image: &Media) -> Option<Source<'_>> {
         }
         _ => None,
     }
+}
+
+/// What stands for an image of a result that the API would refuse.
+fn left_out<'a>(fault: &str) -> Option<Block<'a>> {
+    plain_text(Cow::Owned(format!("[image left out: {fault}]")))
 }
 
 fn describe(what: &str, media: &Media) -> String {
