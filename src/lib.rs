@@ -25,9 +25,9 @@
 //! | floor | rooms | what for |
 //! |---|---|---|
 //! | 4 | [`agent`] | the builder, runs, the turn loop |
-//! | 3 | [`hooks`], [`tool`], [`tool_state`], [`control`], [`durable`] | events, tools and their state, queues and abort, the seam to engines that record runs |
+//! | 3 | [`hooks`], [`tool`], [`tool_state`], [`session`], [`control`], [`durable`] | events, tools and their state, conversations that are kept, queues and abort, the seam to engines that record runs |
 //! | 2 | [`provider`] | requests, stream events, errors, retry, and the wires, each in a folder of its own |
-//! | 1 | [`clock`] | time and ids that land in a session |
+//! | 1 | [`clock`], [`storage`] | time and ids that land in a session; files and databases as stores use them |
 //! | 0 | [`types`] | plain data and pure functions: usage, content, sizes, the transcript check |
 //!
 //! [`testing`] stands beside the staircase: doubles for everything that would need a network, a key or a clock.
@@ -46,7 +46,10 @@ pub mod control;
 pub mod durable;
 pub mod hooks;
 pub mod provider;
-mod session;
+pub mod session;
+#[cfg(feature = "sqlite")]
+pub mod sqlite;
+pub mod storage;
 pub mod testing;
 pub mod tool;
 pub mod tool_state;

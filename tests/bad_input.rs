@@ -28,37 +28,6 @@ fn events(events: &[Value]) -> String {
     events.iter().map(|event| format!("event: {}\ndata: {event}\n\n", event["type"].as_str().unwrap())).collect()
 }
 
-/// An answer of these items, told by their start, pieces and end.
-fn responses(items: &[(Value, Value)]) -> String {
-    let usage = json!({"input_tokens": 7, "output_tokens": 9, "total_tokens": 16});
-    let response = |status: &str| json!({"id": "r", "object": "response", "model": "some-model", "status": status});
-    let mut all = vec![json!({"type": "response.created", "response": response("in_progress")})];
-    for (at, (item, delta)) in items.iter().enumerate() {
-        let mut delta = delta.clone();
-        delta["output_index"] = at.into();
-        let mut start = item.clone();
-        for part in ["arguments", "content"] {
-            if let Some(part) = start.get_mut(part) {
-                *part = if part.is_array() { json!([]) } else { json!("") };
-            }
-        }
-        all.push(json!({"type": "response.output_item.added", "output_index": at, "item": start}));
-        all.push(delta);
-        all.push(json!({"type": "response.output_item.done", "output_index": at, "item": item}));
-    }
-    let mut last = response("completed");
-    last["usage"] = usage;
-    all.push(json!({"type": "response.completed", "response": last}));
-    events(&all)
-}
-
-fn responses_text(text: &str) -> (Value, Value) {
-    let part = json!({"type": "output_text", "annotations": [], "text": text});
-    let item = json!({"type": "message", "id": "msg_1", "role": "assistant", "status": "completed", "content": [part]});
-    let delta = json!({"type": "response.output_text.delta", "item_id": "msg_1", "content_index": 0, "delta": text});
-    (item, delta)
-}
-
 fn gemini(parts: &Value, finish: Option<&str>) -> String {
     let mut candidate = json!({"content": {"role": "model", "parts": parts}, "index": 0});
     if let Some(finish) = finish {
@@ -88,14 +57,14 @@ impl Wire {
             Self::Anthropic => {
                 builder.provider(Anthropic::builder().api_key(KEY).base_url(server.url()).http(http).build().unwrap())
             }
-            Self::Responses => {
-                builder.provider(OpenAi::builder().api_key(KEY).base_url(server.url()).http(http).build().unwrap())
-            }
             Self::Gemini => {
                 builder.provider(Gemini::builder().api_key(KEY).base_url(server.url()).http(http).build().unwrap())
             }
             Self::Chat => builder.provider(
                 OpenAiChat::builder().api_key(KEY).base_url(format!("{}/v1", server.url())).http(http).build().unwrap(),
+            ),
+            Self::Responses => builder.provider(
+                OpenAi::builder().api_key(KEY).base_url(format!("{}/v1", server.url())).http(http).build().unwrap(),
             ),
         }
     }
@@ -114,10 +83,15 @@ impl Wire {
                 json!({"type": "message_stop"}),
             ]),
             Self::Responses => {
-                let item = json!({"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": name, "arguments": arguments, "status": "completed"});
-                let delta =
-                    json!({"type": "response.function_call_arguments.delta", "item_id": "fc_1", "delta": arguments});
-                responses(&[responses_text("Let me."), (item, delta)])
+                let call = |arguments: &str| json!({"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": name, "arguments": arguments});
+                events(&[
+                    json!({"type": "response.created", "response": {"id": "r", "model": "some-model", "status": "in_progress"}}),
+                    json!({"type": "response.output_text.delta", "output_index": 0, "content_index": 0, "delta": "Let me."}),
+                    json!({"type": "response.output_item.added", "output_index": 1, "item": call("")}),
+                    json!({"type": "response.function_call_arguments.delta", "output_index": 1, "delta": arguments}),
+                    json!({"type": "response.output_item.done", "output_index": 1, "item": call(arguments)}),
+                    json!({"type": "response.completed", "response": {"status": "completed", "usage": {"input_tokens": 7, "output_tokens": 9}}}),
+                ])
             }
             Self::Gemini => {
                 let mut call = json!({"functionCall": {"id": "g1", "name": name}});
@@ -155,7 +129,11 @@ impl Wire {
                 json!({"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 9}}),
                 json!({"type": "message_stop"}),
             ]),
-            Self::Responses => responses(&[responses_text(text)]),
+            Self::Responses => events(&[
+                json!({"type": "response.created", "response": {"id": "r", "model": "some-model", "status": "in_progress"}}),
+                json!({"type": "response.output_text.delta", "output_index": 0, "content_index": 0, "delta": text}),
+                json!({"type": "response.completed", "response": {"status": "completed", "usage": {"input_tokens": 7, "output_tokens": 9}}}),
+            ]),
             Self::Gemini => gemini(&json!([{ "text": text }]), Some("STOP")),
             Self::Chat => format!(
                 "data: {}\n\ndata: [DONE]\n\n",
@@ -292,20 +270,6 @@ async fn refusals_of_the_api_are_typed() {
             openai("invalid_api_key", &format!("Incorrect API key provided: {KEY}")),
             ProviderErrorKind::Auth,
             "Incorrect API key",
-        ),
-        (
-            Wire::Responses,
-            401,
-            openai("invalid_api_key", &format!("Incorrect API key provided: {KEY}")),
-            ProviderErrorKind::Auth,
-            "Incorrect API key",
-        ),
-        (
-            Wire::Responses,
-            404,
-            openai("model_not_found", "The model `some-model` does not exist"),
-            ProviderErrorKind::Invalid,
-            "some-model",
         ),
         (
             Wire::Anthropic,

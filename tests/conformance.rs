@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use zidane::provider::{Anthropic, Gemini, OpenAiChat, Provider};
+use zidane::provider::{Anthropic, Gemini, OpenAi, OpenAiChat, Provider};
 use zidane::testing::{HttpReply, ProviderFixture, Saying};
 
 struct AnthropicFixture;
@@ -172,6 +172,102 @@ impl ProviderFixture for ChatFixture {
     }
 }
 
+struct ResponsesFixture;
+
+impl ResponsesFixture {
+    /// Items as they stream: what is announced, its deltas, and what it is in the end.
+    fn stream(items: &[(Value, Vec<Value>, Value)], terminal: Option<Value>) -> Vec<Value> {
+        let mut out = vec![json!({"type": "response.created", "response": {"id": "resp", "model": "model"}})];
+        for (index, (item, deltas, done)) in items.iter().enumerate() {
+            out.push(json!({"type": "response.output_item.added", "output_index": index, "item": item}));
+            for delta in deltas {
+                let mut delta = delta.clone();
+                delta["output_index"] = index.into();
+                out.push(delta);
+            }
+            out.push(json!({"type": "response.output_item.done", "output_index": index, "item": done}));
+        }
+        out.extend(terminal);
+        out
+    }
+
+    fn end(status: &str, reason: Option<&str>) -> Option<Value> {
+        let usage = json!({"input_tokens": 7, "output_tokens": 9, "total_tokens": 16});
+        let details = reason.map(|reason| json!({ "reason": reason }));
+        let response = json!({"id": "resp", "model": "model", "status": status, "output": [],
+            "incomplete_details": details, "usage": usage});
+        Some(json!({"type": format!("response.{status}"), "response": response}))
+    }
+
+    fn text(deltas: &[&str]) -> (Value, Vec<Value>, Value) {
+        let item = |content: Value| json!({"type": "message", "id": "msg", "role": "assistant", "content": content});
+        let delta = |text: &&str| json!({"type": "response.output_text.delta", "content_index": 0, "delta": text});
+        let part = json!({"type": "output_text", "text": deltas.concat(), "annotations": []});
+        (item(json!([])), deltas.iter().map(delta).collect(), item(json!([part])))
+    }
+
+    fn call(id: &str, pieces: &[&str], status: &str) -> (Value, Vec<Value>, Value) {
+        let item = |arguments: &str, status: &str| {
+            json!({"type": "function_call", "id": format!("fc_{id}"), "call_id": id, "name": "echo",
+                "arguments": arguments, "status": status})
+        };
+        let delta = |json: &&str| json!({"type": "response.function_call_arguments.delta", "delta": json});
+        (item("", "in_progress"), pieces.iter().map(delta).collect(), item(&pieces.concat(), status))
+    }
+
+    fn error(status: u16, code: &str, message: &str) -> HttpReply {
+        ChatFixture::error(status, "invalid_request_error", code, message)
+    }
+}
+
+impl ProviderFixture for ResponsesFixture {
+    fn provider(&self, base_url: &str) -> Arc<dyn Provider> {
+        Arc::new(OpenAi::builder().api_key("conformance-key").base_url(base_url).build().unwrap())
+    }
+
+    fn reply(&self, saying: Saying) -> Option<HttpReply> {
+        let (text, done) = (Self::text, || Self::end("completed", None));
+        let call = |id, pieces: &[&str]| Self::call(id, pieces, "completed");
+        let sse = |items: &[_], end| HttpReply::sse(events(Self::stream(items, end)));
+        let half = || Self::stream(&[text(&["Half"])], None).into_iter().take(3).collect::<Vec<_>>();
+        Some(match saying {
+            Saying::Text => sse(&[text(&["Hello, ", "wörld", " 🌍"])], done()),
+            Saying::Call => sse(&[text(&["Let me."]), call("call-1", &["", "{\"n\": ", "1}"])], done()),
+            Saying::TwoCalls => sse(&[call("a", &["{\"n\": 1}"]), call("b", &["{\"n\": 2}"])], done()),
+            Saying::EmptyCall => sse(&[call("a", &[""])], done()),
+            Saying::Length => sse(&[text(&["Half"])], Self::end("incomplete", Some("max_output_tokens"))),
+            Saying::CutCall => {
+                let cut = Self::call("a", &["{\"n\": "], "incomplete");
+                sse(&[text(&["Half"]), cut], Self::end("incomplete", Some("max_output_tokens")))
+            }
+            Saying::Refusal => {
+                let part = json!({"type": "refusal", "refusal": "No."});
+                let item = json!({"type": "message", "id": "msg", "role": "assistant", "content": [part]});
+                sse(&[(json!({"type": "message", "id": "msg"}), Vec::new(), item)], done())
+            }
+            Saying::UnknownFinish => sse(&[text(&["Hm"])], Self::end("incomplete", Some("sideways"))),
+            Saying::UnknownEvent => {
+                let mut stream = Self::stream(&[text(&["Hel", "lo"])], done());
+                stream.insert(3, json!({"type": "response.weather_report", "sky": "clear"}));
+                HttpReply::sse(events(stream))
+            }
+            Saying::Truncated => HttpReply::sse(events(half())),
+            Saying::OverloadedInStream => {
+                let error = json!({"type": "error", "code": "server_is_overloaded", "message": "Overloaded"});
+                HttpReply::sse(events(half().into_iter().chain([error])))
+            }
+            Saying::Unauthorized => Self::error(401, "invalid_api_key", "Incorrect API key: conformance-key"),
+            Saying::NoSuchModel => Self::error(404, "model_not_found", "no such model"),
+            Saying::RateLimited => Self::error(429, "rate_limit_exceeded", "slow down").header("retry-after", "3"),
+            Saying::Overloaded => Self::error(503, "server_is_overloaded", "busy"),
+            Saying::ContextOverflow => {
+                Self::error(400, "context_length_exceeded", "Your input exceeds the context window of this model.")
+            }
+            _ => return None,
+        })
+    }
+}
+
 struct GeminiFixture;
 
 impl GeminiFixture {
@@ -258,5 +354,6 @@ impl ProviderFixture for GeminiFixture {
 }
 
 zidane::provider_conformance!(anthropic, AnthropicFixture);
+zidane::provider_conformance!(openai_responses, ResponsesFixture);
 zidane::provider_conformance!(openai_chat, ChatFixture);
 zidane::provider_conformance!(gemini, GeminiFixture);

@@ -12,9 +12,10 @@ use futures::StreamExt as _;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use zidane::provider::openai_chat::ChatProfile;
+use zidane::provider::openai_responses::ResponsesProfile;
 use zidane::provider::{ProviderErrorKind, RetryPolicy};
 use zidane::tool::{Tool, tool_fn};
-use zidane::{Agent, AgentBuilder, AgentEvent, Anthropic, OpenAiChat, RunErrorKind, StopCause};
+use zidane::{Agent, AgentBuilder, AgentEvent, Anthropic, OpenAi, OpenAiChat, RunErrorKind, StopCause};
 
 #[derive(Deserialize, JsonSchema)]
 struct Weather {
@@ -41,10 +42,16 @@ fn models() -> Vec<(&'static str, AgentBuilder)> {
         return Vec::new();
     };
     let chat = OpenAiChat::builder().profile(ChatProfile::llama_cpp()).base_url(format!("{url}/v1")).build().unwrap();
+    let profile = ResponsesProfile::llama_cpp();
+    let responses = OpenAi::builder().profile(profile).base_url(format!("{url}/v1")).build().unwrap();
     let messages = Anthropic::builder().id("llamacpp").base_url(url).api_key("none").build().unwrap();
     let set =
         |builder: AgentBuilder| builder.model("local").temperature(0.0).max_tokens(200).retry(RetryPolicy::never());
-    vec![("chat", set(Agent::builder().provider(chat))), ("messages", set(Agent::builder().provider(messages)))]
+    vec![
+        ("chat", set(Agent::builder().provider(chat))),
+        ("messages", set(Agent::builder().provider(messages))),
+        ("responses", set(Agent::builder().provider(responses))),
+    ]
 }
 
 #[tokio::test]

@@ -177,7 +177,7 @@ async fn cut(row: &Row, k: usize, cut: Cut) -> bool {
             if let Some(stream) = &mut stream {
                 let polled = poll_fn(|cx| Poll::Ready(futures::StreamExt::poll_next_unpin(stream, cx))).await;
                 if let Poll::Ready(Some(zidane::AgentEvent::Done(result))) = polled {
-                    ended = Some(result.map(|outcome| *outcome));
+                    ended = Some(result.map(|outcome| *outcome).map_err(|error| *error));
                     break;
                 }
             }

@@ -1179,3 +1179,68 @@ async fn only_the_kinds_named_and_only_before_output_fall_back() {
         assert!(asked.requests().is_empty());
     }
 }
+
+// Reasoning that an API refuses.
+
+#[tokio::test]
+async fn refused_reasoning_is_dropped_once_and_stays_dropped() {
+    let refusal = || {
+        let text = "messages.1.content.0: Invalid `signature` in `thinking` block: bound to a different conversation";
+        Reply::error(ProviderError::new(ProviderErrorKind::Invalid, "scripted", text))
+    };
+    let told = Scenario::new([
+        Reply::empty().and_thinking("Hm.", Some("sig")).and_text("One."),
+        refusal(),
+        Reply::text("Two."),
+        Reply::empty().and_thinking("Hm again.", Some("sig2")).and_text("Three."),
+        Reply::text("Four."),
+    ])
+    .model(|model| model.allow_prefix_breaks())
+    .hooks(|agent| {
+        for text in ["2", "3", "4"] {
+            agent.follow_up(text).unwrap();
+        }
+    })
+    .tell()
+    .await;
+    assert_eq!(told.outcome().text, "Four.");
+    let thoughts: Vec<usize> = told
+        .model
+        .requests()
+        .iter()
+        .map(|request| {
+            let blocks = request.turns.iter().flat_map(|turn| &turn.content);
+            blocks.filter(|block| matches!(block, SessionContentBlock::Thinking(_))).count()
+        })
+        .collect();
+    assert_eq!(thoughts, [0, 1, 0, 0, 1], "the refused reasoning never goes again, later reasoning does");
+    assert!(told.stored().contains("\"sig\""), "the session keeps it");
+    let told = Scenario::new([refusal(), refusal(), Reply::text("never")]).tell().await;
+    assert!(matches!(&told.error().kind, RunErrorKind::Provider(error) if error.refuses_reasoning()));
+    assert_eq!(told.model.requests().len(), 2);
+}
+
+// Long output.
+
+#[tokio::test]
+async fn long_output_is_cut_on_request_and_kept_whole() {
+    use zidane::agent::OutputSpill;
+    use zidane::session::{BlobStore as _, MemoryBlobStore};
+    let blobs = std::sync::Arc::new(MemoryBlobStore::new());
+    let kept = blobs.clone();
+    let told = Scenario::new([Reply::call("read", json!({})).and_call("echo", json!({})), Reply::text("ok")])
+        .build(move |builder| {
+            let read = tool("read", |_, _| Box::pin(async { Ok(format!("start{}end", "é".repeat(1000)).into()) }));
+            builder.tool(read).tool(echo()).output_spill(OutputSpill::new(21, blobs.clone()))
+        })
+        .tell()
+        .await;
+    let results: Vec<_> = told.outcome().turns[2].tool_results().cloned().collect();
+    let text = zidane::types::tool_result_to_text(&results[0].output).into_owned();
+    assert!(text.starts_with("starté") && text.ends_with("éend"), "{text}");
+    assert!(text.contains("bytes left out here; all 2008 are kept as ref "), "{text}");
+    let key = text.split("ref ").nth(1).unwrap().split(']').next().unwrap();
+    let whole = kept.get(key, 1 << 20).await.unwrap().unwrap();
+    assert_eq!(whole.len(), 2008);
+    assert_eq!(results[1].output, "{}".into());
+}

@@ -1,14 +1,37 @@
 //! Tool state through its public parts: views, commits, stores, the window.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[path = "harness/folder.rs"]
+mod folder;
+
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
+use folder::Folder;
 use serde_json::{Value, json};
+use zidane::storage::StorageError;
+use zidane::testing::tool_state_store_conformance;
 use zidane::tool_state::{
-    MemoryToolStateStore, StoreError, ToolStateCommit, ToolStateController, ToolStateError, ToolStateOp,
-    ToolStateSnapshot, ToolStateStore, ToolStateView,
+    JsonToolStateStore, MemoryToolStateStore, StoreError, ToolStateCommit, ToolStateController, ToolStateError,
+    ToolStateOp, ToolStateSnapshot, ToolStateStore, ToolStateView,
 };
+
+tool_state_store_conformance!(memory_store, MemoryToolStateStore::new());
+tool_state_store_conformance!(json_store, Folder::new("state").holding(JsonToolStateStore::new));
+
+#[cfg(feature = "sqlite")]
+mod sqlite_stores {
+    use super::*;
+    use zidane::sqlite::Database;
+    use zidane::tool_state::SqliteToolStateStore;
+
+    tool_state_store_conformance!(in_memory, SqliteToolStateStore::new(Database::in_memory().await.unwrap()));
+    tool_state_store_conformance!(in_a_file, {
+        let folder = Folder::new("state");
+        let database = Database::open(folder.join("test.sqlite")).await.unwrap();
+        folder.holding(|_| SqliteToolStateStore::new(database))
+    });
+}
 
 fn commit(call: &str, ops: Vec<ToolStateOp>) -> ToolStateCommit {
     ToolStateCommit::new("s", format!("run:7:{call}"), "run", call, ops)
@@ -241,4 +264,72 @@ fn applying_to_a_shared_snapshot_leaves_the_other_handle_alone() {
     after.apply(&[]);
     assert_eq!((before.len(), after.len()), (1, 2));
     assert_eq!(before.get("k").map(|value| &**value), Some(&json!(1)));
+}
+
+fn fault(error: &StoreError) -> &StorageError {
+    error.downcast_ref::<StorageError>().unwrap()
+}
+
+#[tokio::test]
+async fn a_json_file_that_is_damaged_newer_or_anothers_is_refused_and_left_alone() {
+    let folder = Folder::new("state");
+    let store = JsonToolStateStore::new(&*folder);
+    store.commit(&commit("c1", vec![ToolStateOp::set("k", 1)])).await.unwrap();
+    let path = store.path("s");
+    let good = std::fs::read(&path).unwrap();
+    assert_eq!(good, b"{\"v\":1,\"scope\":\"s\",\"state\":{\"k\":1},\"applied\":[\"run:7:c1\"]}\n");
+    let mut refused = 0;
+    for cut in 0..good.len() - 1 {
+        std::fs::write(&path, &good[..cut]).unwrap();
+        let error = store.load("s").await.unwrap_err();
+        assert!(matches!(fault(&error), StorageError::Corrupt { .. }), "{cut}: {error}");
+        assert!(store.commit(&commit("c2", vec![ToolStateOp::set("k", 2)])).await.is_err());
+        assert_eq!(std::fs::read(&path).unwrap(), &good[..cut], "a refused commit changes nothing");
+        refused += 1;
+    }
+    assert!(refused > 50);
+    std::fs::write(&path, String::from_utf8_lossy(&good).replace("\"v\":1", "\"v\":2")).unwrap();
+    let error = store.load("s").await.unwrap_err();
+    assert!(matches!(fault(&error), StorageError::Newer { found: 2, reads: 1, .. }), "{error}");
+    let error = store.commit(&commit("c2", vec![ToolStateOp::set("k", 2)])).await.unwrap_err();
+    assert!(matches!(fault(&error), StorageError::Newer { .. }), "{error}");
+    std::fs::write(&path, String::from_utf8_lossy(&good).replace("\"s\"", "\"t\"")).unwrap();
+    assert!(matches!(fault(&store.load("s").await.unwrap_err()), StorageError::Corrupt { .. }));
+}
+
+#[tokio::test]
+async fn fields_of_a_newer_writer_stay_in_the_json_file() {
+    let folder = Folder::new("state");
+    let store = JsonToolStateStore::new(&*folder);
+    store.commit(&commit("c1", vec![ToolStateOp::set("k", 1)])).await.unwrap();
+    let path = store.path("s");
+    let text = std::fs::read_to_string(&path).unwrap().replace("{\"v\":1", "{\"added\":{\"x\":[1.50]},\"v\":1");
+    std::fs::write(&path, text).unwrap();
+    store.commit(&commit("c2", vec![ToolStateOp::set("k", 2)])).await.unwrap();
+    let text = std::fs::read_to_string(&path).unwrap();
+    assert!(text.contains("\"added\":{\"x\":[1.50]}") && text.contains("\"k\":2"), "{text}");
+}
+
+#[tokio::test]
+async fn the_json_store_bounds_what_it_remembers_and_writes() {
+    let folder = Folder::new("state");
+    let store = JsonToolStateStore::new(&*folder).remembered(3).max_bytes(400);
+    for n in 0..10 {
+        store.commit(&commit(&n.to_string(), vec![ToolStateOp::set("k", n)])).await.unwrap();
+    }
+    let text = std::fs::read_to_string(store.path("s")).unwrap();
+    assert!(text.contains("\"applied\":[\"run:7:7\",\"run:7:8\",\"run:7:9\"]"), "{text}");
+    let error = store.commit(&commit("big", vec![ToolStateOp::set("k", "x".repeat(400))])).await.unwrap_err();
+    assert!(matches!(fault(&error), StorageError::TooLarge { limit: 400, .. }), "{error}");
+    assert_eq!(store.load("s").await.unwrap().get("k").map(|value| &**value), Some(&json!(9)));
+    let names: Vec<_> = std::fs::read_dir(&*folder).unwrap().map(|file| file.unwrap().file_name()).collect();
+    assert_eq!(names.len(), 2, "the state and a lock, nothing half-written: {names:?}");
+}
+
+#[test]
+fn without_a_runtime_a_store_says_so() {
+    let folder = Folder::new("state");
+    let store = JsonToolStateStore::new(&*folder);
+    let error = futures::executor::block_on(store.load("s")).unwrap_err();
+    assert!(matches!(fault(&error), StorageError::Closed { .. }), "{error}");
 }

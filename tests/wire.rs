@@ -299,6 +299,68 @@ fn a_replay_that_differs_is_found() {
     }
 }
 
+/// The same on the Responses wire, which has items in place of messages.
+#[test]
+fn a_replay_of_items_that_differs_is_found() {
+    let right = small_run_of_items();
+    let given = runs::plan::plan(&right).unwrap();
+    assert_eq!(runs::drive::differences(right.protocol, &right.vendor, &given), Vec::<String>::new());
+    let changes: [(&str, &str); 8] = [
+        ("/instructions", "Be long."),
+        ("/input/0/content", "5 + 5?"),
+        ("/input/1/encrypted_content", ""),
+        ("/input/2/content/0/text", "Other."),
+        ("/input/3/arguments", r#"{"a":3}"#),
+        ("/input/3/name", "sub"),
+        ("/input/4/call_id", "other"),
+        ("/input/4/output", "5"),
+    ];
+    for (place, value) in changes {
+        let mut wrong = right.clone();
+        *wrong.exchanges[1].request.pointer_mut(place).unwrap() = value.into();
+        let mut plan = runs::plan::plan(&wrong).unwrap();
+        let given = runs::plan::plan(&right).unwrap();
+        (plan.system, plan.prompts, plan.results) = (given.system, given.prompts, given.results);
+        let mut found = runs::drive::differences(wrong.protocol, &wrong.vendor, &plan);
+        found.extend(plan.stops.map(str::to_owned));
+        // Reasoning that the recorded client lost goes back as the model made it.
+        assert_eq!(found.is_empty(), place.ends_with("encrypted_content"), "{place}: {found:?}");
+    }
+}
+
+fn small_run_of_items() -> Recording {
+    let tools = json!([{ "type": "function", "name": "add", "description": "Adds",
+        "parameters": { "type": "object", "properties": {} } }]);
+    let said = json!([
+        { "type": "reasoning", "id": "r", "summary": [], "encrypted_content": "e" },
+        { "type": "message", "role": "assistant", "content": [{ "type": "output_text", "text": "Let me add." }] },
+        { "type": "function_call", "call_id": "c1", "name": "add", "arguments": "{\"a\":2}" },
+    ]);
+    let mut items = vec![json!({ "role": "user", "content": "2 + 2?" })];
+    let request =
+        |items: &[Value]| json!({ "model": "m", "instructions": "Be brief.", "input": items, "tools": tools });
+    let first = request(&items);
+    items.extend(said.as_array().unwrap().iter().cloned());
+    items.push(json!({ "type": "function_call_output", "call_id": "c1", "output": "4" }));
+    let second = request(&items);
+    let answer = |output: &Value| json!({ "model": "m", "status": "completed", "output": output }).to_string();
+    let last = json!([{ "type": "message", "content": [{ "type": "output_text", "text": "4" }] }]);
+    let exchange = |request: Value, body: String| Exchange {
+        path: String::new(),
+        request,
+        status: 200,
+        headers: vec![("content-type".into(), "application/json".into())],
+        body,
+    };
+    Recording {
+        protocol: Protocol::Responses,
+        vendor: "openai".into(),
+        tags: Vec::new(),
+        exchanges: vec![exchange(first, answer(&said)), exchange(second, answer(&last))],
+        is_run: true,
+    }
+}
+
 fn small_run() -> Recording {
     let tools = json!([{ "type": "function", "function": {
         "name": "add", "description": "Adds", "parameters": { "type": "object", "properties": {} } } }]);
@@ -451,6 +513,44 @@ mod expectations {
         assert!(matches!(cut.end, Some(End::Error(failure)) if failure.kinds == [Kind::TruncatedStream]));
     }
 
+    const RESPONSES: &str = concat!(
+        "data: {\"type\":\"response.created\",\"response\":{\"model\":\"m\",\"status\":\"in_progress\"}}\n\n",
+        "data: {\"type\":\"response.reasoning_summary_text.delta\",\"output_index\":0,\"summary_index\":0,\"delta\":\"hm\"}\n\n",
+        "data: {\"type\":\"response.output_item.done\",\"output_index\":0,\"item\":{\"type\":\"reasoning\",\"id\":\"r\",",
+        "\"summary\":[{\"type\":\"summary_text\",\"text\":\"hm\"}],\"encrypted_content\":\"e\"}}\n\n",
+        "data: {\"type\":\"response.output_item.added\",\"output_index\":1,",
+        "\"item\":{\"type\":\"function_call\",\"id\":\"f\",\"call_id\":\"c\",\"name\":\"t\",\"arguments\":\"\"}}\n\n",
+        "data: {\"type\":\"response.function_call_arguments.delta\",\"output_index\":1,\"delta\":\"{\\\"a\\\":1}\"}\n\n",
+        "data: {\"type\":\"response.output_item.done\",\"output_index\":1,\"item\":{\"type\":\"function_call\",\"id\":\"f\",",
+        "\"call_id\":\"c\",\"name\":\"t\",\"arguments\":\"{\\\"a\\\":1}\",\"status\":\"completed\"}}\n\n",
+        "data: {\"type\":\"response.completed\",\"response\":{\"model\":\"m\",\"status\":\"completed\",\"output\":[],\"usage\":",
+        "{\"input_tokens\":5,\"input_tokens_details\":{\"cached_tokens\":2},\"output_tokens\":9}}}\n\n",
+    );
+
+    #[test]
+    fn a_responses_stream_is_read() {
+        let read = |body: &str| answer(Protocol::Responses, "openai", &exchange(200, body));
+        let item = json!({ "type": "reasoning", "id": "r", "encrypted_content": "e",
+            "summary": [{ "type": "summary_text", "text": "hm" }] });
+        let Block::Call(called) = call("c", "t", json!({ "a": 1 })) else { unreachable!() };
+        let expected = Answer {
+            models: vec!["m".into()],
+            blocks: vec![
+                Block::Thinking { text: "hm".into(), signature: Some(item.to_string()) },
+                Block::Call(Call { signature: Some(r#"{"id":"f"}"#.into()), ..called }),
+            ],
+            usage: Some(Usage { input: 3, output: 9, cache_read: 2, ..Usage::default() }),
+            end: finish(Class::ToolCalls, "completed"),
+        };
+        assert_eq!(read(RESPONSES), expected);
+        let cut = RESPONSES.split("data: {\"type\":\"response.output_item.done\",\"output_index\":1").next().unwrap();
+        let cut = read(cut);
+        assert!(matches!(&cut.blocks[1], Block::Call(call) if call.complete == Some(false)), "{cut:?}");
+        assert!(matches!(cut.end, Some(End::Error(failure)) if failure.kinds == [Kind::TruncatedStream]));
+        let filtered = r#"{"status":"incomplete","incomplete_details":{"reason":"content_filter"},"output":[]}"#;
+        assert_eq!(read(filtered).end, finish(Class::ContentFilter, "content_filter"));
+    }
+
     #[test]
     fn a_gemini_stream_is_read() {
         let chunk = |parts: Value, more: Value| {
@@ -524,6 +624,13 @@ mod expectations {
             (Protocol::Chat, 429, r#"{"error":{"code":"rate_limit_exceeded"}}"#, Kind::RateLimited, true),
             (Protocol::Chat, 200, r#"{"error":{"code":502,"message":"x"}}"#, Kind::Server, true),
             (Protocol::Chat, 502, "<html>", Kind::Server, true),
+            (
+                Protocol::Responses,
+                200,
+                "data: {\"type\":\"error\",\"code\":\"rate_limit_exceeded\",\"message\":\"x\"}\n\n",
+                Kind::RateLimited,
+                true,
+            ),
             (
                 Protocol::Gemini,
                 400,

@@ -11,6 +11,10 @@ use crate::types::{
 /// More blocks than any answer has; a stream that opens more is broken.
 const MAX_BLOCKS: usize = 100_000;
 
+/// Room to begin with, in bytes: most blocks never need more.
+const TEXT_ROOM: usize = 256;
+const ARGUMENTS_ROOM: usize = 64;
+
 /// Puts the blocks of one answer together from its events.
 pub(super) struct Assembler {
     blocks: Vec<Building>,
@@ -143,7 +147,8 @@ impl Assembler {
                     }
                     return Changed::Nothing;
                 }
-                let call = Kind::Call { id: id.clone(), name: name.clone(), arguments: String::new(), complete: false };
+                let arguments = String::with_capacity(ARGUMENTS_ROOM);
+                let call = Kind::Call { id: id.clone(), name: name.clone(), arguments, complete: false };
                 self.open(*block, call).map_or(Changed::TooMany, |index| Changed::Call { index })
             }
             StreamEvent::ToolCallDelta { block, delta } => {
@@ -178,7 +183,8 @@ impl Assembler {
 
     fn append(&mut self, number: u32, delta: &str, thinking: bool) -> Changed {
         let found = self.find(number).or_else(|| {
-            self.open(number, if thinking { Kind::Thinking(String::new()) } else { Kind::Text(String::new()) })
+            let text = String::with_capacity(TEXT_ROOM);
+            self.open(number, if thinking { Kind::Thinking(text) } else { Kind::Text(text) })
         });
         let Some(index) = found else { return Changed::TooMany };
         match self.blocks.get_mut(index).map(|block| &mut block.kind) {
@@ -204,7 +210,9 @@ impl Assembler {
         let sign = |signature: Option<(SignatureProducer, String)>| {
             signature.map(|(producer, value)| Signature { producer, model: model.to_owned(), value })
         };
-        let mut ids = HashSet::new();
+        // One call, as in most answers, has nothing to be told from.
+        let calls = self.blocks.iter().filter(|block| matches!(block.kind, Kind::Call { .. })).count();
+        let mut ids = (calls > 1).then(HashSet::new);
         let mut out = Vec::with_capacity(self.blocks.len());
         for (index, block) in self.blocks.into_iter().enumerate() {
             match block.kind {
@@ -243,7 +251,7 @@ impl Assembler {
                     }));
                 }
                 Kind::Call { id, name, arguments, complete } => {
-                    let id = unique_id(id, index, turn_id, &mut ids);
+                    let id = unique_id(id, index, turn_id, ids.as_mut());
                     let call = ToolCallBlock {
                         id,
                         name: canonical(&name),
@@ -264,12 +272,14 @@ impl Assembler {
 }
 
 /// The call's id as given; one of our own where there is none, or where this answer used it before.
-fn unique_id(given: String, index: usize, turn_id: Uuid, ids: &mut HashSet<String>) -> String {
-    let id = if given.is_empty() || ids.contains(&given) {
+fn unique_id(given: String, index: usize, turn_id: Uuid, ids: Option<&mut HashSet<String>>) -> String {
+    let id = if given.is_empty() || ids.as_ref().is_some_and(|ids| ids.contains(&given)) {
         format!("call_{}", Uuid::new_v5(&turn_id, index.to_string().as_bytes()).simple())
     } else {
         given
     };
-    ids.insert(id.clone());
+    if let Some(ids) = ids {
+        ids.insert(id.clone());
+    }
     id
 }

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::inner::AgentInner;
 use super::options::{AgentOptions, Fallback, LoadFailure, SteerMode, ToolExecution};
-use super::{Agent, Limits};
+use super::{Agent, Limits, OutputSpill};
 use crate::clock::{Clock, SystemClock};
 use crate::control::AgentHandle;
 use crate::durable::DurableRuntime;
@@ -14,7 +14,7 @@ use crate::hooks::Hooks;
 use crate::provider::{
     History, PriceBook, Provider, ProviderErrorKind, RequestHead, RetryPolicy, ThinkingLevel, ToolChoice,
 };
-use crate::session::Session;
+use crate::session::LiveSession;
 use crate::tool::{Extensions, Tool, ToolSet, ToolSetError};
 use crate::tool_state::{ToolStateController, ToolStateStore};
 use crate::types::SessionTurn;
@@ -227,10 +227,23 @@ impl AgentBuilder {
         self
     }
 
+    /// Drops the reasoning of the conversation so far, and asks once more, when an API refuses it: it was bound to a
+    /// prefix that a hook has changed, or to another account. Default true.
+    pub fn drop_refused_reasoning(mut self, once: bool) -> Self {
+        self.options.drop_refused_reasoning = once;
+        self
+    }
+
     /// A model that describes images to one that cannot see: each image once, by a request of its own, whose usage is
     /// filed under that model as `vision`. The description stands in for the image in every request after it.
     pub fn vision_fallback(mut self, provider: impl Provider + 'static, model: impl Into<String>) -> Self {
         self.options.vision = Some(Fallback { provider: Arc::new(provider), model: model.into() });
+        self
+    }
+
+    /// Cuts long tool output and keeps the whole as a blob. Default: nothing is cut.
+    pub fn output_spill(mut self, spill: OutputSpill) -> Self {
+        self.options.spill = Some(spill);
         self
     }
 
@@ -323,12 +336,13 @@ impl AgentBuilder {
             options: self.options.clone(),
             hooks: Hooks::default(),
             handle: AgentHandle::new(self.options.queue_limit),
-            session: Session::new(session_id, history),
+            session: LiveSession::new(session_id, history),
             tool_state,
             extensions: Arc::new(self.extensions.clone()),
             clock: Arc::clone(&self.clock),
             durable: self.durable.clone(),
             stand_ins: Mutex::default(),
+            unreasoned: Mutex::default(),
         }))
     }
 }

@@ -38,7 +38,7 @@ pub enum AgentEvent {
         /// The attempt that failed, from 1.
         attempt: u32,
         /// Why.
-        error: crate::provider::ProviderError,
+        error: Box<crate::provider::ProviderError>,
     },
     /// A tool is about to run.
     ToolStart {
@@ -72,5 +72,5 @@ pub enum AgentEvent {
         usage: Box<TurnUsage>,
     },
     /// The run has ended. The last event of every stream.
-    Done(Result<Box<RunOutcome>, RunError>),
+    Done(Result<Box<RunOutcome>, Box<RunError>>),
 }

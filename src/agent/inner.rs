@@ -1,5 +1,6 @@
 use std::sync::{Arc, Mutex};
 
+use super::derived::Unreasoned;
 use super::options::AgentOptions;
 use super::vision::StandIns;
 use crate::clock::Clock;
@@ -7,7 +8,7 @@ use crate::control::AgentHandle;
 use crate::durable::DurableRuntime;
 use crate::hooks::Hooks;
 use crate::provider::{Provider, RequestHead};
-use crate::session::Session;
+use crate::session::LiveSession;
 use crate::tool::{Extensions, ToolSet};
 use crate::tool_state::ToolStateController;
 
@@ -19,10 +20,11 @@ pub(super) struct AgentInner {
     pub(super) options: AgentOptions,
     pub(super) hooks: Hooks,
     pub(super) handle: AgentHandle,
-    pub(super) session: Session,
+    pub(super) session: LiveSession,
     pub(super) tool_state: ToolStateController,
     pub(super) extensions: Arc<Extensions>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) durable: Option<Arc<dyn DurableRuntime>>,
     pub(super) stand_ins: Mutex<StandIns>,
+    pub(super) unreasoned: Mutex<Unreasoned>,
 }

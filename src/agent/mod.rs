@@ -11,6 +11,7 @@ mod batch;
 mod builder;
 mod commit_step;
 mod context;
+mod derived;
 mod event;
 mod gate_step;
 mod inner;
@@ -25,6 +26,7 @@ mod plan;
 mod run;
 mod seam;
 mod sink;
+mod spill;
 mod start_step;
 mod structured;
 mod tool_step;
@@ -41,6 +43,7 @@ pub use options::{LoadFailure, SteerMode, ToolExecution};
 pub use outcome::{Denial, RunError, RunErrorKind, RunOutcome, StopCause};
 pub use run::{Run, TypedRun};
 pub use sink::AgentStream;
+pub use spill::OutputSpill;
 
 use inner::AgentInner;
 

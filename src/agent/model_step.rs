@@ -1,8 +1,12 @@
+use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use futures::StreamExt as _;
 use serde::{Deserialize, Serialize};
+use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::Limit;
@@ -175,6 +179,7 @@ async fn prepare(job: ModelJob, visions: &mut Vec<Description>) -> Result<Ready,
     {
         history = seen_for(&cx, fallback, history, visions).await?;
     }
+    history = cx.agent.unreasoned.lock().unwrap_or_else(PoisonError::into_inner).view(history);
     // A view that hooks changed is nothing that later requests begin with.
     let body_cache = if transformed { Arc::default() } else { body_cache };
     let request = ModelRequest { head, history, body_cache };
@@ -248,6 +253,7 @@ async fn converse(cx: &RunCx, turn_id: Uuid, ready: Ready) -> ModelOut {
     let mut fallbacks = cx.agent.options.fallbacks.iter();
     // Attempts with the model at hand; `attempt` counts all of them.
     let mut tries = 1;
+    let mut dropped = false;
     let wire = (cx.firing.has::<ProviderRequest>() || cx.firing.has::<ProviderResponse>())
         .then(|| Arc::new(WireLog::default()));
     let mut lost = Lost::default();
@@ -264,13 +270,17 @@ async fn converse(cx: &RunCx, turn_id: Uuid, ready: Ready) -> ModelOut {
             observer: wire.clone().map(|wire| wire as Arc<dyn WireObserver>),
         };
         let answer = stream(cx, &*provider, &request, &request_cx, wire.as_deref(), &mut assembler);
-        let error = match cx.abort.run_until_cancelled(answer).await {
+        let error = match until_cancelled(&cx.abort, answer).await {
             None => break (ModelEnd::Aborted, assembler),
             Some(Ok(())) => break (ModelEnd::Complete, assembler),
             Some(Err(error)) => error,
         };
         let output = assembler.has_output();
         let mut delay = policy.delay(tries, &error, output);
+        let refused = cx.agent.options.drop_refused_reasoning && !output && !dropped && error.refuses_reasoning();
+        if refused {
+            delay = Some(Duration::ZERO);
+        }
         let fallback = if delay.is_none() && !output && cx.agent.options.fallback_on.contains(&error.kind) {
             fallbacks.next()
         } else {
@@ -295,8 +305,16 @@ async fn converse(cx: &RunCx, turn_id: Uuid, ready: Ready) -> ModelOut {
             }
             cx.emit(|| AgentEvent::Reset).await;
         }
-        cx.emit(|| AgentEvent::Retry { attempt, error }).await;
+        cx.emit(|| AgentEvent::Retry { attempt, error: Box::new(error) }).await;
         tries += 1;
+        if refused {
+            dropped = true;
+            let mut unreasoned = cx.agent.unreasoned.lock().unwrap_or_else(PoisonError::into_inner);
+            unreasoned.drop_all(&request.history);
+            let history = unreasoned.view(request.history.clone());
+            let head = Arc::clone(&request.head);
+            request = Arc::new(ModelRequest { head, history, body_cache: Arc::default() });
+        }
         if let Some(fallback) = fallback {
             provider = Arc::clone(&fallback.provider);
             let head = RequestHead { model: fallback.model.clone(), ..(*request.head).clone() };
@@ -340,6 +358,29 @@ async fn converse(cx: &RunCx, turn_id: Uuid, ready: Ready) -> ModelOut {
         resume,
         visions: Vec::new(),
     }
+}
+
+/// As `run_until_cancelled`, but for many polls by one task: it waits for the token once, and then only looks at it.
+async fn until_cancelled<T>(token: &CancellationToken, work: impl Future<Output = T>) -> Option<T> {
+    let mut work = pin!(work);
+    let mut cancelled = pin!(token.cancelled());
+    let mut waits: Option<Waker> = None;
+    poll_fn(|cx| {
+        if token.is_cancelled() {
+            return Poll::Ready(None);
+        }
+        if let Poll::Ready(value) = work.as_mut().poll(cx) {
+            return Poll::Ready(Some(value));
+        }
+        if !waits.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
+            if cancelled.as_mut().poll(cx).is_ready() {
+                return Poll::Ready(None);
+            }
+            waits = Some(cx.waker().clone());
+        }
+        Poll::Pending
+    })
+    .await
 }
 
 fn continuation(provider: &dyn Provider, blocks: &[SessionContentBlock]) -> Continuation {

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::Limits;
+use super::{Limits, OutputSpill};
 use crate::provider::{PriceBook, Provider, ProviderErrorKind, RetryPolicy};
 
 /// When steering messages are delivered.
@@ -52,6 +52,7 @@ pub(super) struct AgentOptions {
     pub(super) continue_after_length: bool,
     pub(super) continue_after_empty: bool,
     pub(super) tool_output_budget: Option<usize>,
+    pub(super) spill: Option<OutputSpill>,
     pub(super) retry: RetryPolicy,
     pub(super) load_failure: LoadFailure,
     pub(super) queue_limit: usize,
@@ -60,6 +61,7 @@ pub(super) struct AgentOptions {
     pub(super) fallbacks: Vec<Fallback>,
     pub(super) fallback_on: Vec<ProviderErrorKind>,
     pub(super) vision: Option<Fallback>,
+    pub(super) drop_refused_reasoning: bool,
 }
 
 /// A model to ask when the usual one cannot answer.
@@ -82,6 +84,7 @@ impl Default for AgentOptions {
             continue_after_length: false,
             continue_after_empty: true,
             tool_output_budget: None,
+            spill: None,
             retry: RetryPolicy::default(),
             load_failure: LoadFailure::default(),
             queue_limit: 1024,
@@ -96,6 +99,7 @@ impl Default for AgentOptions {
                 ProviderErrorKind::Transport,
             ],
             vision: None,
+            drop_refused_reasoning: true,
         }
     }
 }

@@ -87,6 +87,9 @@ impl Job for ToolJob {
         if cx.firing.has::<ToolTransform>() {
             transform(&cx, &info, &mut out).await;
         }
+        if let Some(spill) = &cx.agent.options.spill {
+            spill.apply(&mut out.result).await;
+        }
         out.aborted = cx.abort.is_cancelled();
         out.duration = started.elapsed();
         Ok(out)

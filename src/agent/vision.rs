@@ -7,6 +7,7 @@ use uuid::Uuid;
 
 use super::assemble::Assembler;
 use super::context::RunCx;
+use super::derived::Derived;
 use super::options::Fallback;
 use crate::provider::{
     History, HistoryTurn, ModelRequest, ProviderError, ProviderErrorKind, RequestContext, RequestHead, UsageSnapshot,
@@ -34,12 +35,9 @@ pub(super) struct Description {
 /// The conversation for a model that cannot see: each image is replaced by its description, the same every time.
 #[derive(Debug, Default)]
 pub(crate) struct StandIns {
-    described: HashMap<Uuid, Arc<str>>,
-    /// The turns as they go out; the first `seen` of the session's.
-    history: History,
-    seen: usize,
-    /// The conversation they are of.
-    source: Option<History>,
+    described: Described,
+    /// The conversation as it goes out.
+    derived: Derived,
 }
 
 impl StandIns {
@@ -47,21 +45,11 @@ impl StandIns {
         self.described.entry(description.image).or_insert_with(|| description.text.as_str().into());
     }
 
-    /// Begins anew where the conversation is another one than before.
-    fn follow(&mut self, history: &History) {
-        if !self.source.as_ref().is_some_and(|source| source.is_same_conversation(history)) {
-            // An empty handle: it must not keep the session from appending in place.
-            self.source = Some(history.emptied());
-            self.history = History::new();
-            self.seen = 0;
-        }
-    }
-
     /// Images of the conversation that nobody has described yet, each once.
     pub(super) fn unknown(&mut self, history: &History) -> Vec<(Uuid, Media)> {
-        self.follow(history);
+        self.derived.follow(history);
         let mut found: Vec<(Uuid, Media)> = Vec::new();
-        for turn in history.turns().get(self.seen..).unwrap_or_default() {
+        for turn in self.derived.rest(history) {
             for media in images(turn) {
                 let key = key(media);
                 if !self.described.contains_key(&key) && !found.iter().any(|(known, _)| *known == key) {
@@ -74,44 +62,43 @@ impl StandIns {
 
     /// The conversation without images. What was made for earlier requests is kept.
     pub(super) fn view(&mut self, history: &History) -> History {
-        self.follow(history);
-        for turn in history.turns().get(self.seen..).unwrap_or_default() {
-            let turn = if images(turn).next().is_some() {
-                Arc::new(HistoryTurn::new(self.without_images(turn)))
+        let Self { described, derived } = self;
+        derived.grown(history, |turn, _| {
+            if images(turn).next().is_some() {
+                Arc::new(HistoryTurn::new(without_images(described, turn)))
             } else {
                 Arc::clone(turn)
-            };
-            self.history.push(turn);
-            self.seen += 1;
-        }
-        self.history.clone()
+            }
+        })
     }
+}
 
-    fn without_images(&self, turn: &SessionTurn) -> SessionTurn {
-        let mut turn = turn.clone();
-        for block in &mut turn.content {
-            match block {
-                SessionContentBlock::Image(media) => *block = SessionContentBlock::text(self.words(media)),
-                SessionContentBlock::ToolResult(result) => {
-                    if let ToolResultBody::Blocks(blocks) = &mut result.output {
-                        for block in blocks {
-                            if let ToolResultContent::Image(media) = block {
-                                *block = ToolResultContent::text(self.words(media));
-                            }
+type Described = HashMap<Uuid, Arc<str>>;
+
+fn without_images(described: &Described, turn: &SessionTurn) -> SessionTurn {
+    let mut turn = turn.clone();
+    for block in &mut turn.content {
+        match block {
+            SessionContentBlock::Image(media) => *block = SessionContentBlock::text(words(described, media)),
+            SessionContentBlock::ToolResult(result) => {
+                if let ToolResultBody::Blocks(blocks) = &mut result.output {
+                    for block in blocks {
+                        if let ToolResultContent::Image(media) = block {
+                            *block = ToolResultContent::text(words(described, media));
                         }
                     }
                 }
-                _ => {}
             }
+            _ => {}
         }
-        turn
     }
+    turn
+}
 
-    fn words(&self, media: &Media) -> String {
-        match self.described.get(&key(media)) {
-            Some(text) => format!("[An image that shows: {text}]"),
-            None => "[An image that could not be described]".to_owned(),
-        }
+fn words(described: &Described, media: &Media) -> String {
+    match described.get(&key(media)) {
+        Some(text) => format!("[An image that shows: {text}]"),
+        None => "[An image that could not be described]".to_owned(),
     }
 }
 

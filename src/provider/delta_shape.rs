@@ -1,6 +1,4 @@
-use memchr::memchr;
-
-use super::json_string::json_string;
+use super::json_string::{json_string, plain_string};
 
 /// Recognises a chunk of a stream that differs from the one before in its delta alone.
 ///
@@ -111,13 +109,6 @@ impl Piece {
             Self::Number => rest.iter().position(|byte| !byte.is_ascii_digit()).filter(|length| *length > 0),
         }
     }
-}
-
-/// The length of a string's text up to its closing quote, if it holds no escapes.
-fn plain_string(bytes: &[u8]) -> Option<usize> {
-    let end = memchr(b'"', bytes)?;
-    let text = bytes.get(..end)?;
-    (!text.iter().any(|byte| *byte < 0x20 || *byte == b'\\')).then_some(end)
 }
 
 #[cfg(test)]

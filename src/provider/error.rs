@@ -125,6 +125,24 @@ impl ProviderError {
         self.should_retry.unwrap_or_else(|| self.kind.is_retryable())
     }
 
+    /// Whether the API refuses reasoning of an earlier turn: its signature does not fit the conversation, the account
+    /// or the model.
+    #[must_use]
+    pub fn refuses_reasoning(&self) -> bool {
+        // Texts of the vendors, 2026: Anthropic, OpenAI, Google.
+        const TEXTS: [&str; 7] = [
+            "invalid `signature` in `thinking`",
+            "bound to a different conversation",
+            "blocks in the latest assistant message cannot be modified",
+            "invalid_encrypted_content",
+            "encrypted content could not be",
+            "thought signature is not valid",
+            "corrupted thought signature",
+        ];
+        let holds = |text: &str| TEXTS.iter().any(|known| text.to_ascii_lowercase().contains(known));
+        self.kind == ProviderErrorKind::Invalid && (holds(&self.message) || self.code.as_deref().is_some_and(holds))
+    }
+
     fn status_text(&self) -> String {
         match (self.status, &self.code) {
             (Some(status), Some(code)) => format!(" ({status}, {code})"),

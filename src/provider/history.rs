@@ -3,12 +3,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
+use serde::{Deserialize, Serialize};
 
 use super::RequestHead;
 use crate::types::SessionTurn;
 
-/// A turn as the loop holds it: shared, never changed.
-#[derive(Clone, Debug, PartialEq)]
+/// A turn as the loop holds it: shared, never changed. Serializes as the turn.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
 pub struct HistoryTurn {
     turn: SessionTurn,
 }

@@ -4,7 +4,7 @@ use std::error::Error as _;
 use std::fmt;
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -235,6 +235,7 @@ impl Http {
             inner: response.bytes_stream().boxed(),
             idle: self.options.idle_timeout,
             sleep: None,
+            sleeper: None,
             waiting: None,
             reader_away: cx.reader_away.clone(),
             origin: self.origin.clone(),
@@ -343,15 +344,21 @@ struct IdleBody {
     inner: BoxStream<'static, Result<Bytes, reqwest::Error>>,
     idle: Duration,
     sleep: Option<Pin<Box<Sleep>>>,
-    /// Since when the reader waits, and how long it had been away until then.
-    waiting: Option<(Instant, Duration)>,
+    /// Whom the timer wakes already, so that it need not be asked at every chunk.
+    sleeper: Option<Waker>,
+    /// Since when this body is asked for more, where no reader tells that itself.
+    waiting: Option<Instant>,
     reader_away: Option<Arc<ReaderAway>>,
     origin: Origin,
 }
 
-impl IdleBody {
-    fn away(&self) -> Duration {
-        self.reader_away.as_ref().map_or(Duration::ZERO, |away| away.total())
+/// How long somebody has waited for the next bytes. A reader's wait is never older than the last bytes: it begins anew
+/// whenever those came to nothing.
+fn silence(reader: Option<&ReaderAway>, since: Option<Instant>) -> Duration {
+    match (reader, since) {
+        (Some(reader), _) => reader.waiting(),
+        (None, Some(since)) => since.elapsed(),
+        (None, None) => Duration::ZERO,
     }
 }
 
@@ -366,15 +373,22 @@ impl Stream for IdleBody {
                 item.map(|item| item.map_err(|error| this.origin.scrub(send_error(&this.origin, error)))),
             );
         }
-        let away = this.away();
-        let (since, away_before) = *this.waiting.get_or_insert_with(|| (Instant::now(), away));
+        if this.reader_away.is_none() {
+            this.waiting.get_or_insert_with(Instant::now);
+        }
         loop {
             let sleep = this.sleep.get_or_insert_with(|| Box::pin(tokio::time::sleep(this.idle)));
-            if sleep.as_mut().poll(cx).is_pending() {
+            let waits = this.sleeper.as_ref().is_some_and(|waker| waker.will_wake(cx.waker()));
+            if waits && !sleep.is_elapsed() {
                 return Poll::Pending;
             }
-            let silent = since.elapsed().saturating_sub(away.saturating_sub(away_before));
-            let left = this.idle.saturating_sub(silent);
+            if sleep.as_mut().poll(cx).is_pending() {
+                this.sleeper = Some(cx.waker().clone());
+                return Poll::Pending;
+            }
+            this.sleeper = None;
+            let silence = silence(this.reader_away.as_deref(), this.waiting);
+            let left = this.idle.saturating_sub(silence);
             if left.is_zero() {
                 this.sleep = None;
                 let message = format!("the response was silent for {:?}", this.idle);
@@ -503,7 +517,15 @@ mod tests {
 
     fn body(inner: BoxStream<'static, Result<Bytes, reqwest::Error>>, away: Option<Arc<ReaderAway>>) -> IdleBody {
         let origin = Origin::new("test", []);
-        IdleBody { inner, idle: Duration::from_secs(10), sleep: None, waiting: None, reader_away: away, origin }
+        IdleBody {
+            inner,
+            idle: Duration::from_secs(10),
+            sleep: None,
+            sleeper: None,
+            waiting: None,
+            reader_away: away,
+            origin,
+        }
     }
 
     #[tokio::test(start_paused = true)]
@@ -525,10 +547,13 @@ mod tests {
         let away = Arc::new(ReaderAway::default());
         let mut body = body(stream::pending().boxed(), Some(Arc::clone(&away)));
         assert!(futures::poll!(body.next()).is_pending());
+        away.left();
         tokio::time::advance(Duration::from_secs(60)).await;
-        away.add(Duration::from_secs(55));
+        assert!(futures::poll!(body.next()).is_pending(), "the reader is only just back");
+        away.waits();
+        tokio::time::advance(Duration::from_secs(9)).await;
         assert!(futures::poll!(body.next()).is_pending());
-        tokio::time::advance(Duration::from_secs(5)).await;
+        tokio::time::advance(Duration::from_secs(1)).await;
         assert!(matches!(futures::poll!(body.next()), Poll::Ready(Some(Err(_)))));
     }
 

@@ -1,8 +1,10 @@
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use serde_json::{Map, Value};
+use tokio::time::Instant;
 
 use super::{BodyCache, History, OutputSchema};
 
@@ -163,7 +165,7 @@ pub struct RequestContext {
     pub attempt: u32,
     /// Told of what goes over the wire, secrets removed.
     pub observer: Option<Arc<dyn WireObserver>>,
-    /// Time during which nobody asked the stream for more; does not count as the provider's idle time.
+    /// Whether anybody asks the stream for more: silence towards nobody is not the provider's.
     pub reader_away: Option<Arc<ReaderAway>>,
 }
 
@@ -205,22 +207,44 @@ pub struct WireResponse<'a> {
     pub elapsed: Duration,
 }
 
-/// Adds up the time a pull-based reader was away.
-#[derive(Debug, Default)]
+/// Whether a pull-based reader waits for more, and since when: only then can a provider be called silent.
+///
+/// Told by whoever stands between the provider's stream and the reader; asked by the provider when it has waited long.
+#[derive(Debug)]
 pub struct ReaderAway {
-    nanos: std::sync::atomic::AtomicU64,
+    origin: Instant,
+    /// Nanoseconds after `origin`; `AWAY` while the reader is.
+    since: AtomicU64,
 }
 
+const AWAY: u64 = u64::MAX;
+
 impl ReaderAway {
-    /// Adds a stretch of time.
-    pub fn add(&self, time: Duration) {
-        let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-        self.nanos.fetch_add(nanos, std::sync::atomic::Ordering::Relaxed);
+    /// The reader got something and went away with it.
+    pub fn left(&self) {
+        self.since.store(AWAY, Ordering::Relaxed);
     }
 
-    /// All of it so far.
+    /// The reader is back, or still there, and there is nothing for it.
+    pub fn waits(&self) {
+        self.since.store(self.now(), Ordering::Relaxed);
+    }
+
+    /// How long the reader has waited by now. Zero while it is away, or when it has only just come back.
     #[must_use]
-    pub fn total(&self) -> Duration {
-        Duration::from_nanos(self.nanos.load(std::sync::atomic::Ordering::Relaxed))
+    pub fn waiting(&self) -> Duration {
+        // Away is later than any time there is.
+        Duration::from_nanos(self.now().saturating_sub(self.since.load(Ordering::Relaxed)))
+    }
+
+    fn now(&self) -> u64 {
+        u64::try_from(self.origin.elapsed().as_nanos()).unwrap_or(AWAY)
+    }
+}
+
+impl Default for ReaderAway {
+    /// A reader that waits from now on.
+    fn default() -> Self {
+        Self { origin: Instant::now(), since: AtomicU64::new(0) }
     }
 }

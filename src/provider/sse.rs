@@ -98,6 +98,14 @@ struct Pending {
     open: bool,
 }
 
+/// Where an event that is written as usual stands in the buffer.
+struct Usual {
+    name: Range<usize>,
+    data: Range<usize>,
+    /// What follows it.
+    end: usize,
+}
+
 impl Default for SseFramer {
     fn default() -> Self {
         Self::new()
@@ -155,6 +163,15 @@ impl SseFramer {
     pub fn next_event(&mut self) -> Result<Option<SseEvent<'_>>, SseError> {
         if !self.skip_bom(false) {
             return Ok(None);
+        }
+        if let Some(usual) = self.usual() {
+            self.check_size(usual.data.end)?;
+            self.event_start = usual.end;
+            self.line_start = usual.end;
+            self.scanned = usual.end;
+            let buffer = self.buffer();
+            let part = |range| buffer.get(range).unwrap_or_default();
+            return Ok(Some(SseEvent { name: part(usual.name), data: part(usual.data), kind: SseKind::Data }));
         }
         while let Some(line) = self.next_line() {
             self.check_size(line.end)?;
@@ -241,10 +258,42 @@ impl SseFramer {
         }
     }
 
+    /// A whole event as nearly all are written: perhaps `event: ` and a line, `data: ` and a line, a blank line; LF only.
+    /// Anything else is read line by line.
+    fn usual(&self) -> Option<Usual> {
+        let fresh = !self.pending.open && self.scanned == self.event_start && self.line_start == self.event_start;
+        if !fresh || self.after_cr {
+            return None;
+        }
+        let buffer = self.buffer();
+        let mut at = self.event_start;
+        let mut name = 0..0;
+        if buffer.get(at..)?.starts_with(b"event: ") {
+            let start = at + b"event: ".len();
+            // Names are short.
+            let end = start + buffer.get(start..)?.iter().position(|byte| matches!(byte, b'\n' | b'\r'))?;
+            if buffer.get(end) != Some(&b'\n') {
+                return None;
+            }
+            name = start..end;
+            at = end + 1;
+        }
+        let rest = buffer.get(at..)?.strip_prefix(b"data: ")?;
+        let length = memchr2(b'\n', b'\r', rest)?;
+        if rest.get(length..length + 2)? != b"\n\n" {
+            return None;
+        }
+        let start = at + b"data: ".len();
+        Some(Usual { name, data: start..start + length, end: start + length + 2 })
+    }
+
     fn next_line(&mut self) -> Option<Range<usize>> {
         self.skip_lf();
         let buffer = self.buffer();
-        let Some(offset) = buffer.get(self.scanned..).and_then(|rest| memchr2(b'\n', b'\r', rest)) else {
+        let rest = buffer.get(self.scanned..).unwrap_or_default();
+        // Every other line or so is blank: that is seen at once.
+        let offset = if rest.first() == Some(&b'\n') { Some(0) } else { memchr2(b'\n', b'\r', rest) };
+        let Some(offset) = offset else {
             self.scanned = buffer.len();
             return None;
         };
@@ -264,7 +313,11 @@ impl SseFramer {
             pending.data.end = line.end;
             return;
         }
-        let colon = memchr::memchr(b':', text).unwrap_or(text.len());
+        let colon = match text {
+            [b'd', b'a', b't', b'a', b':', ..] => 4,
+            [b'e', b'v', b'e', b'n', b't', b':', ..] => 5,
+            _ => memchr::memchr(b':', text).unwrap_or(text.len()),
+        };
         let mut value = (line.start + colon + 1).min(line.end)..line.end;
         if buffer.get(value.clone()).is_some_and(|value| value.starts_with(b" ")) {
             value.start += 1;

@@ -1,77 +1,50 @@
-//! Floor 3: the conversation an agent holds.
+//! Floor 3: conversations, and where they are kept.
 //!
-//! In come turns and results as they become final, out goes the history that the next request is made of. A session
-//! knows no wire and no loop.
+//! A session is a log that only grows. Its unit is the [`SessionEntry`]: a turn, the result of one call, the beginning
+//! or end of a run, what a repair settled, a summary. [`fold`] makes the [`Session`] of it, which is what a run starts
+//! from; a [`SessionStore`] keeps it.
+//!
+//! What holds for every store here, and is checked by `testing::session_store_conformance!`:
+//!
+//! - The version of a session is the number of its entries. An append says which version it was made on, and is refused
+//!   with [`SessionError::Conflict`] when somebody else has appended since: nothing is overwritten, nothing interleaved.
+//! - An append is all or nothing, and may be repeated: entries that are there already are not stored twice.
+//! - What a newer version of the crate wrote is kept as it is, or refused by type; it is never turned into less.
+//!
+//! Large media belongs in a [`BlobStore`]: [`offload_media`] leaves a reference in the session.
+//!
+//! Nothing here knows a wire or the loop.
 
+mod append;
+mod blob;
+mod cut;
+mod entry;
+mod error;
+mod fold;
+mod jsonl;
+mod live;
+mod memory;
 mod repair;
+mod run;
+#[cfg(feature = "sqlite")]
+mod sqlite;
+mod store;
+mod value;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+pub use blob::{BlobError, BlobStore, DirectoryBlobStore, MemoryBlobStore, offload_media, restore_media};
+pub use cut::{cut_for_budget, cut_points};
+pub use entry::{
+    ENTRY_FORMAT, MetadataEntry, RepairEntry, ResultEntry, SessionEntry, SummaryEntry, UnknownEntry, VisionEntry,
+};
+pub use error::SessionError;
+pub use fold::{FoldNote, fold};
+pub use jsonl::{JsonlSessionStore, Salvage};
+pub use memory::MemorySessionStore;
+pub use run::{RunEnd, RunEntry, SessionRun};
+#[cfg(feature = "sqlite")]
+pub use sqlite::SqliteSessionStore;
+pub use store::{SessionStore, StoredSession};
+pub use value::{ForkError, Session};
 
-use crate::provider::{BodyCache, History, HistoryTurn};
-use crate::types::ToolResultBlock;
-
+pub(crate) use live::LiveSession;
 pub(crate) use repair::{child_id, repair};
-
-/// A conversation in memory, shared by the runs of an agent.
-#[derive(Debug)]
-pub(crate) struct Session {
-    id: String,
-    state: Mutex<State>,
-    body_cache: Arc<BodyCache>,
-}
-
-#[derive(Debug, Default)]
-struct State {
-    history: History,
-    /// Results that are final, of calls whose turn is the last one.
-    open: Vec<Arc<ToolResultBlock>>,
-}
-
-impl Session {
-    pub(crate) fn new(id: String, history: History) -> Self {
-        Self { id, state: Mutex::new(State { history, open: Vec::new() }), body_cache: Arc::default() }
-    }
-
-    pub(crate) fn id(&self) -> &str {
-        &self.id
-    }
-
-    /// The conversation so far. The handle shares the turns; drop it before the next push, which would copy the list.
-    pub(crate) fn history(&self) -> History {
-        self.lock().history.clone()
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        self.lock().history.len()
-    }
-
-    /// The turns from `index` on.
-    pub(crate) fn since(&self, index: usize) -> Vec<Arc<HistoryTurn>> {
-        self.lock().history.turns().get(index..).unwrap_or_default().to_vec()
-    }
-
-    pub(crate) fn body_cache(&self) -> Arc<BodyCache> {
-        Arc::clone(&self.body_cache)
-    }
-
-    /// Appends a turn; results kept for the turn before are settled by it.
-    pub(crate) fn push(&self, turn: Arc<HistoryTurn>) {
-        let mut state = self.lock();
-        state.open.clear();
-        state.history.push(turn);
-    }
-
-    /// Keeps a result that is final, in case the run ends before all of its turn are.
-    pub(crate) fn push_result(&self, result: Arc<ToolResultBlock>) {
-        self.lock().open.push(result);
-    }
-
-    /// Takes the kept results out.
-    pub(crate) fn take_results(&self) -> Vec<Arc<ToolResultBlock>> {
-        std::mem::take(&mut self.lock().open)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}

@@ -3,15 +3,23 @@
 mod conformance;
 mod recorder;
 mod scripted;
+#[doc(hidden)]
+pub mod session_store;
 mod sse_server;
 mod step_journal;
+#[doc(hidden)]
+pub mod tool_state_store;
 mod virtual_clock;
 
+#[doc(hidden)]
+pub use conformance::store::run_check;
 pub use conformance::{ProviderFixture, ProviderTest, Saying, check_provider};
 pub use recorder::EventRecorder;
 pub use scripted::{Reply, ScriptedProvider, ScriptedRequest};
+pub use session_store::session_store_conformance;
 pub use sse_server::{Gate, HttpEnd, HttpFraming, HttpReply, HttpReplyState, ReceivedRequest, SseServer};
 pub use step_journal::StepJournal;
+pub use tool_state_store::tool_state_store_conformance;
 pub use virtual_clock::VirtualClock;
 
 // Pure, and used by the loop too: it lives with the types.

@@ -14,9 +14,13 @@
 
 mod commit;
 mod controller;
+mod encode;
 mod error;
+mod json_file;
 mod memory;
 mod snapshot;
+#[cfg(feature = "sqlite")]
+mod sqlite;
 mod store;
 mod view;
 mod window;
@@ -24,8 +28,11 @@ mod window;
 pub use commit::{ToolStateCommit, ToolStateOp};
 pub use controller::ToolStateController;
 pub use error::{LoadFailure, Settled, ToolStateError};
+pub use json_file::JsonToolStateStore;
 pub use memory::MemoryToolStateStore;
 pub use snapshot::ToolStateSnapshot;
+#[cfg(feature = "sqlite")]
+pub use sqlite::SqliteToolStateStore;
 pub use store::{StoreError, ToolStateStore};
 pub use view::ToolStateView;
 pub use window::ToolState;

@@ -39,7 +39,7 @@ fn compare(what: &str, expected: &[String], sent: &[String], faults: &mut Vec<St
     }
 }
 
-fn own<'a>(end: End, signature: Option<&'a Signature>) -> Option<&'a Signature> {
+fn own(end: End, signature: Option<&Signature>) -> Option<&Signature> {
     let signature = signature.filter(|signature| signature.producer.as_str() == end.producer())?;
     // Anthropic takes reasoning of any of its models, and drops what it cannot read.
     (end.wire == Wire::Anthropic || signature.model == end.model()).then_some(signature)
@@ -74,11 +74,10 @@ fn assistant(end: End, request: &Value, turns: &[SessionTurn]) -> Vec<String> {
                         },
                     ));
                 }
-                Block::Text(text) if text.text.is_empty() => {
-                    if end.wire == Wire::Gemini && own(end, text.signature.as_ref()).is_some() {
-                        said.push((false, "says ".to_owned()));
-                    }
-                }
+                // A signature without a text is Gemini's alone.
+                Block::Text(text)
+                    if text.text.is_empty()
+                        && !(end.wire == Wire::Gemini && own(end, text.signature.as_ref()).is_some()) => {}
                 Block::Text(text) => said.push((false, format!("says {}", text.text))),
                 Block::ToolCall(call) => {
                     let name = names.get(call.name.as_str()).unwrap_or(&odd);

@@ -20,9 +20,10 @@ pub fn mutations(case: &Case) -> Vec<(String, Case)> {
         .collect()
 }
 
-/// Bodies, lists of what must not be there (anything else is not there either), and background.
-const SKIPPED: [&str; 9] = [
+/// What goes in, lists of what must not be there (anything else is not there either), and background.
+const SKIPPED: [&str; 10] = [
     "chunks",
+    "history",
     "absent_block_types",
     "root_forbidden",
     "path_absent",

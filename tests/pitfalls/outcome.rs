@@ -93,7 +93,7 @@ pub async fn run(setup: Setup) -> Option<Ran> {
     let result = tokio::time::timeout(GUARD, async {
         loop {
             match stream.next().await? {
-                AgentEvent::Done(result) => return Some(result.map(|outcome| *outcome)),
+                AgentEvent::Done(result) => return Some(result.map(|outcome| *outcome).map_err(|error| *error)),
                 AgentEvent::Text { .. } => events.push("text-delta"),
                 AgentEvent::Reset => events.push("attempt-discarded"),
                 AgentEvent::TurnEnd { .. } => events.push("message-end"),

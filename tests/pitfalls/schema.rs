@@ -127,7 +127,7 @@ async fn lowered(protocol: Protocol, schema: &Value) -> Value {
     let body = wire::send(protocol, head, History::from_iter([prompt])).await.unwrap();
     let field = match protocol {
         Protocol::Anthropic => "input_schema",
-        Protocol::Chat => "parameters",
+        Protocol::Chat | Protocol::Responses => "parameters",
         Protocol::Gemini => "parametersJsonSchema",
     };
     protocol.tools(&body).first().map(|tool| tool[field].clone()).unwrap_or_default()

@@ -134,11 +134,13 @@ async fn call_ids(case: &mut Fields<'_>, findings: &mut Findings) {
     let Some(mut expect) = case.object("expect") else { return };
     let distinct = expect.flag("distinct");
     let unchanged = expect.flag("legal_ids_unchanged");
-    for vendor in expect.keys().collect::<Vec<_>>() {
+    let vendors: Vec<_> = expect.keys().filter(|key| !["distinct", "legal_ids_unchanged"].contains(key)).collect();
+    for vendor in vendors {
         let Some(rule) = expect.text(vendor) else { continue };
         let provider: fn(&str) -> Box<dyn Provider> = match vendor {
             "anthropic" => |url| Box::new(wires::anthropic(url, HttpOptions::default())),
             "openai-chat" => |url| Box::new(wires::chat(url, HttpOptions::default(), ChatProfile::openai())),
+            "openai-responses" => |url| Box::new(wires::responses(url, HttpOptions::default())),
             "mistral" => |url| Box::new(wires::chat(url, HttpOptions::default(), ChatProfile::mistral())),
             other => {
                 findings.need(format!("the wire {other}"));
@@ -196,9 +198,15 @@ async fn wire_ids(provider: fn(&str) -> Box<dyn Provider>, ids: &[&str], finding
     let _ = provider(&server.url()).stream(request.into(), &RequestContext::default()).await;
     let body = server.requests()[0].json().unwrap();
     let (mut asked, mut answered) = (Vec::new(), Vec::new());
-    json_path::walk(&body["messages"], "", &mut |_, value| {
+    json_path::walk(&body, "", &mut |_, value| {
         let is_call = value["type"] == "tool_use" || value["type"] == "function";
         asked.extend(value["id"].as_str().filter(|_| is_call).map(str::to_owned));
+        let item = value["call_id"].as_str().map(str::to_owned);
+        if value["type"] == "function_call" {
+            asked.extend(item);
+        } else {
+            answered.extend(item);
+        }
         for key in ["tool_use_id", "tool_call_id"] {
             answered.extend(value[key].as_str().map(str::to_owned));
         }

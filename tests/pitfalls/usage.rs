@@ -38,6 +38,10 @@ fn snapshot(protocol: Protocol, usage: &Value) -> Option<UsageSnapshot> {
         ]
         .map(|event| format!("data: {event}\n\n"))
         .concat(),
+        Protocol::Responses => {
+            let response = json!({ "status": "completed", "model": "m", "usage": usage });
+            format!("data: {}\n\n", json!({ "type": "response.completed", "response": response }))
+        }
         Protocol::Chat => {
             let choice = json!([{ "index": 0, "delta": { "content": "x" }, "finish_reason": "stop" }]);
             let chunk = json!({ "model": "m", "choices": choice, "usage": usage });

@@ -22,6 +22,12 @@ pub fn judge(case: &mut Fields<'_>, findings: &mut Findings) {
     if protocols.is_empty() {
         return case.skip();
     }
+    // Nothing is stored at the server, whether the case says so or not.
+    match case.take("options") {
+        None => {}
+        Some(options) if *options == json!({ "store": false }) => {}
+        Some(_) => findings.need("an adapter for these `options`"),
+    }
     let history = neutral::history(case.list("history"), findings);
     let expect = case.take("expect").unwrap_or(&Value::Null);
     let aliases: std::collections::HashMap<_, _> = case
@@ -139,13 +145,24 @@ fn compare(protocol: Protocol, section: &Value, bodies: &[&Value], history: &His
         let got: Vec<_> = parts.map(|part| part["type"].clone()).collect();
         findings.equal(format!("types in message {index}"), &expected[1], &Value::from(got));
     }
+    if let Some(expected) = expect.take("input_types") {
+        let got: Vec<_> = messages.iter().map(|item| item["type"].clone()).collect();
+        findings.equal("types of items", expected, &Value::from(got));
+    }
+    if let Some(wish) = expect.take("include_has") {
+        let wishes = body["include"].as_array().unwrap_or(&empty);
+        findings.ensure(wishes.contains(wish), || format!("include does not have {wish}"));
+    }
+    if let Some(store) = expect.take("store") {
+        findings.equal("store", store, &body["store"]);
+    }
     for name in ["message_count", "content_count"] {
         if let Some(count) = expect.number(name) {
             findings.equal(name, &count, &(messages.len() as u64));
         }
     }
     if let Some(absent) = expect.take("absent_block_types") {
-        let types = types(body);
+        let types = types(&body[protocol.messages()]);
         for kind in absent.as_array().into_iter().flatten().filter_map(Value::as_str) {
             findings.ensure(!types.contains(kind), || format!("there is a block of type {kind}"));
         }
@@ -210,6 +227,7 @@ fn texts(expect: &mut Fields<'_>, body: &Value, findings: &mut Findings) {
         }
     }
     for sentinel in expect.take("sentinel_not_in_text_fields").map(list).unwrap_or_default() {
+        findings.ensure(all.contains(&sentinel), || format!("{sentinel:?} is not in the body"));
         let mut leaks = Vec::new();
         json_path::walk(body, "", &mut |key, value| {
             let is_text = matches!(key, "text" | "content" | "output" | "arguments" | "name");
@@ -238,9 +256,9 @@ fn list(value: &Value) -> Vec<String> {
     }
 }
 
-fn types(body: &Value) -> BTreeSet<&str> {
+fn types(messages: &Value) -> BTreeSet<&str> {
     let mut types = BTreeSet::new();
-    json_path::walk(&body["messages"], "", &mut |key, value| {
+    json_path::walk(messages, "", &mut |key, value| {
         if key == "type" {
             types.extend(value.as_str());
         }
@@ -272,6 +290,8 @@ fn calls(protocol: Protocol, messages: &[Value]) -> Vec<&Value> {
                 let parts = message["content"].as_array().into_iter().flatten();
                 calls.extend(parts.filter(|part| part["type"] == "tool_use"));
             }
+            Protocol::Responses if message["type"] == "function_call" => calls.push(message),
+            Protocol::Responses => {}
             Protocol::Chat => calls.extend(message["tool_calls"].as_array().into_iter().flatten()),
             Protocol::Gemini => {
                 let parts = message["parts"].as_array().into_iter().flatten();
@@ -284,7 +304,7 @@ fn calls(protocol: Protocol, messages: &[Value]) -> Vec<&Value> {
 
 fn call_names(protocol: Protocol, messages: &[Value]) -> Vec<Value> {
     let name = |call: &&Value| match protocol {
-        Protocol::Anthropic | Protocol::Gemini => call["name"].clone(),
+        Protocol::Anthropic | Protocol::Responses | Protocol::Gemini => call["name"].clone(),
         Protocol::Chat => call["function"]["name"].clone(),
     };
     calls(protocol, messages).iter().map(name).collect()
@@ -292,8 +312,12 @@ fn call_names(protocol: Protocol, messages: &[Value]) -> Vec<Value> {
 
 /// Every call of the history is sent and answered once, and nothing else is answered.
 fn pairing(protocol: Protocol, messages: &[Value], history: &History, findings: &mut Findings) {
-    // Gemini knows only its own ids: the name tells there.
-    let key = if protocol == Protocol::Gemini { "name" } else { "id" };
+    let key = match protocol {
+        Protocol::Anthropic | Protocol::Chat => "id",
+        Protocol::Responses => "call_id",
+        // It knows only its own ids: the name tells there.
+        Protocol::Gemini => "name",
+    };
     let mut asked: Vec<_> = calls(protocol, messages).iter().map(|call| call[key].clone()).collect();
     let mut answered = Vec::new();
     for message in messages {
@@ -302,6 +326,10 @@ fn pairing(protocol: Protocol, messages: &[Value], history: &History, findings: 
                 let parts = message["content"].as_array().into_iter().flatten();
                 answered.extend(parts.filter(|part| part["type"] == "tool_result").map(|p| p["tool_use_id"].clone()));
             }
+            Protocol::Responses if message["type"] == "function_call_output" => {
+                answered.push(message["call_id"].clone());
+            }
+            Protocol::Responses => {}
             Protocol::Chat if message["role"] == "tool" => answered.push(message["tool_call_id"].clone()),
             Protocol::Chat => {}
             Protocol::Gemini => {

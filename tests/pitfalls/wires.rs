@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use zidane::provider::openai_chat::{ChatProfile, OpenAiChat};
-use zidane::provider::{Anthropic, Gemini, HttpOptions, Provider, ProviderError, ProviderStream, RawResponse};
+use zidane::provider::{Anthropic, Gemini, HttpOptions, OpenAi, Provider, ProviderError, ProviderStream, RawResponse};
 
 use super::findings::Findings;
 
@@ -13,10 +13,11 @@ use super::findings::Findings;
 pub enum Protocol {
     Anthropic,
     Chat,
+    Responses,
     Gemini,
 }
 
-pub const BUILT: [Protocol; 3] = [Protocol::Anthropic, Protocol::Chat, Protocol::Gemini];
+pub const BUILT: [Protocol; 4] = [Protocol::Anthropic, Protocol::Chat, Protocol::Responses, Protocol::Gemini];
 
 pub const MODEL: &str = "test-model";
 pub const KEY: &str = "test-key-of-the-pitfalls";
@@ -35,6 +36,7 @@ pub fn by_name(name: &str, findings: &mut Findings) -> Option<Protocol> {
     match name {
         "anthropic-messages" | "anthropic" => Some(Protocol::Anthropic),
         "openai-chat" => Some(Protocol::Chat),
+        "openai-responses" => Some(Protocol::Responses),
         "gemini" => Some(Protocol::Gemini),
         _ => {
             findings.need(format!("the wire {name}"));
@@ -48,6 +50,7 @@ impl Protocol {
         match self {
             Self::Anthropic => "anthropic-messages",
             Self::Chat => "openai-chat",
+            Self::Responses => "openai-responses",
             Self::Gemini => "gemini",
         }
     }
@@ -56,6 +59,7 @@ impl Protocol {
     pub const fn messages(self) -> &'static str {
         match self {
             Self::Anthropic | Self::Chat => "messages",
+            Self::Responses => "input",
             Self::Gemini => "contents",
         }
     }
@@ -64,7 +68,7 @@ impl Protocol {
     pub fn tools(self, body: &Value) -> Vec<Value> {
         let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
         match self {
-            Self::Anthropic => list(&body["tools"]),
+            Self::Anthropic | Self::Responses => list(&body["tools"]),
             Self::Chat => list(&body["tools"]).iter().map(|tool| tool["function"].clone()).collect(),
             Self::Gemini => list(&body["tools"][0]["functionDeclarations"]),
         }
@@ -79,6 +83,7 @@ impl Protocol {
         match self {
             Self::Anthropic => Arc::new(anthropic(url, options)),
             Self::Chat => Arc::new(chat(url, options, ChatProfile::openai())),
+            Self::Responses => Arc::new(responses(url, options)),
             Self::Gemini => Arc::new(gemini(url, options)),
         }
     }
@@ -94,6 +99,10 @@ impl Protocol {
                 let provider = OpenAiChat::builder().base_url(format!("{url}/v1")).api_key(key).build().unwrap();
                 (Arc::new(provider.clone()), format!("{provider:?} {provider:#?}"))
             }
+            Self::Responses => {
+                let provider = OpenAi::builder().base_url(format!("{url}/v1")).api_key(key).build().unwrap();
+                (Arc::new(provider.clone()), format!("{provider:?} {provider:#?}"))
+            }
             Self::Gemini => {
                 let provider = Gemini::builder().base_url(url).api_key(key).build().unwrap();
                 (Arc::new(provider.clone()), format!("{provider:?} {provider:#?}"))
@@ -107,6 +116,7 @@ impl Protocol {
         match self {
             Self::Anthropic => anthropic(NOWHERE, HttpOptions::default()).decode(model, response),
             Self::Chat => chat(NOWHERE, HttpOptions::default(), ChatProfile::openai()).decode(model, response),
+            Self::Responses => responses(NOWHERE, HttpOptions::default()).decode(model, response),
             Self::Gemini => gemini(NOWHERE, HttpOptions::default()).decode(model, response),
         }
     }
@@ -135,6 +145,15 @@ impl Protocol {
                 ),
                 text
             ),
+            Self::Responses => format!(
+                concat!(
+                    "data: {{\"type\":\"response.created\",\"response\":{{\"model\":\"test\"}}}}\n\n",
+                    "data: {{\"type\":\"response.output_text.delta\",\"output_index\":0,\"content_index\":0,\"delta\":{}}}\n\n",
+                    "data: {{\"type\":\"response.completed\",\"response\":{{\"status\":\"completed\",",
+                    "\"usage\":{{\"input_tokens\":1,\"output_tokens\":2}}}}}}\n\n",
+                ),
+                text
+            ),
             Self::Gemini => format!(
                 concat!(
                     "data: {{\"candidates\":[{{\"content\":{{\"parts\":[{{\"text\":{}}}]}},\"finishReason\":\"STOP\"}}],",
@@ -152,6 +171,10 @@ pub fn gemini(url: &str, options: HttpOptions) -> Gemini {
 
 pub fn anthropic(url: &str, options: HttpOptions) -> Anthropic {
     Anthropic::builder().http(options).base_url(url).api_key(KEY).build().unwrap()
+}
+
+pub fn responses(url: &str, options: HttpOptions) -> OpenAi {
+    OpenAi::builder().http(options).base_url(format!("{url}/v1")).api_key(KEY).build().unwrap()
 }
 
 pub fn chat(url: &str, options: HttpOptions, profile: ChatProfile) -> OpenAiChat {

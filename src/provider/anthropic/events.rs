@@ -2,10 +2,10 @@
 
 use std::borrow::Cow;
 
-use memchr::memchr2;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use super::super::json_string::json_string;
 use super::usage::Usage;
 
 /// A text that borrows where JSON allows it.
@@ -103,35 +103,46 @@ pub(super) fn is_known(kind: &str) -> bool {
     )
 }
 
-pub(super) enum PlainDelta {
-    Text,
-    Thinking,
+/// An event that is read without a parser.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Plain {
+    Text(String),
+    Thinking(String),
+    Input(String),
+    BlockStop,
 }
 
-/// The commonest events, read without a parser: deltas as the vendor spells them, whose text has no escapes. Anything
-/// that differs in the least is left to the parser.
-pub(super) fn plain_delta(data: &str) -> Option<(PlainDelta, u64, &str)> {
-    let rest = data.strip_prefix(r#"{"type":"content_block_delta","index":"#)?;
-    let comma = rest.find(',')?;
-    let (index, rest) = rest.split_at_checked(comma)?;
-    if index.is_empty() || index.len() > 9 || !index.bytes().all(|byte| byte.is_ascii_digit()) {
+/// The commonest events, read without a parser, with the number of their block: deltas and ends of blocks as the vendor
+/// spells them. Anything that differs in the least is left to the parser.
+pub(super) fn plain(data: &[u8]) -> Option<(u64, Plain)> {
+    let rest = data.strip_prefix(br#"{"type":"content_block_"#)?;
+    let Some(rest) = rest.strip_prefix(br#"delta","index":"#) else {
+        let (index, rest) = number(rest.strip_prefix(br#"stop","index":"#)?)?;
+        return is_end(rest, 1).then_some((index, Plain::BlockStop));
+    };
+    let (index, rest) = number(rest)?;
+    let rest = rest.strip_prefix(br#","delta":{"type":""#)?;
+    let (kind, rest): (fn(String) -> Plain, _) = if let Some(rest) = rest.strip_prefix(br#"text_delta","text":""#) {
+        (Plain::Text, rest)
+    } else if let Some(rest) = rest.strip_prefix(br#"thinking_delta","thinking":""#) {
+        (Plain::Thinking, rest)
+    } else {
+        (Plain::Input, rest.strip_prefix(br#"input_json_delta","partial_json":""#)?)
+    };
+    let (text, rest) = json_string(rest)?;
+    is_end(rest.strip_prefix(b"\"")?, 2).then(|| (index, kind(text)))
+}
+
+fn number(bytes: &[u8]) -> Option<(u64, &[u8])> {
+    let digits = bytes.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    if !(1..=9).contains(&digits) {
         return None;
     }
-    let rest = rest.strip_prefix(r#","delta":{"type":""#)?;
-    let (kind, rest) = match rest.strip_prefix(r#"text_delta","text":""#) {
-        Some(rest) => (PlainDelta::Text, rest),
-        None => (PlainDelta::Thinking, rest.strip_prefix(r#"thinking_delta","thinking":""#)?),
-    };
-    let (text, end) = rest.split_at_checked(memchr2(b'"', b'\\', rest.as_bytes())?)?;
-    // The vendor pads the end with spaces.
-    let mut braces = 0;
-    for byte in end.strip_prefix('"')?.bytes() {
-        match byte {
-            b'}' => braces += 1,
-            b' ' => {}
-            _ => return None,
-        }
-    }
-    let legal = braces == 2 && text.bytes().all(|byte| byte >= b' ');
-    legal.then_some((kind, index.parse().ok()?, text))
+    let (digits, rest) = bytes.split_at_checked(digits)?;
+    Some((digits.iter().fold(0, |number, digit| number * 10 + u64::from(digit & 0xf)), rest))
+}
+
+/// Whether that many braces are all there is. The vendor pads the end with spaces.
+fn is_end(bytes: &[u8], braces: usize) -> bool {
+    bytes.iter().all(|byte| matches!(byte, b'}' | b' ')) && bytes.iter().filter(|byte| **byte == b'}').count() == braces
 }

@@ -17,6 +17,7 @@ mod usage;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use reqwest::header::HeaderMap;
 
 use self::models::family;
@@ -129,6 +130,15 @@ impl Anthropic {
     /// Starts from defaults: the first-party address, no key.
     pub fn builder() -> AnthropicBuilder {
         AnthropicBuilder::default()
+    }
+
+    /// The body that a request is sent with, without sending it. Takes from the request's body cache what is there, and
+    /// leaves in it what the conversation's next request can take.
+    ///
+    /// # Errors
+    /// `Unsupported`, naming turn and block, for what this wire cannot say.
+    pub fn encode(&self, request: &ModelRequest) -> Result<Bytes, ProviderError> {
+        request::encode(&self.inner.wire, request)
     }
 
     /// Decodes a response that was got elsewhere or recorded, without a network. Only the names of the error and of

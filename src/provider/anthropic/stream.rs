@@ -5,7 +5,7 @@ use serde_json::value::RawValue;
 use super::super::names::NameTable;
 use super::super::wire::{Decoder, Events, json_error, repair};
 use super::super::{ProviderError, ProviderErrorKind, StreamEvent};
-use super::events::{Block, Delta, Envelope, Message, PlainDelta, Tag, is_known, plain_delta};
+use super::events::{Block, Delta, Envelope, Message, Plain, Tag, is_known, plain};
 use super::usage::UsageTally;
 use super::{Wire, error};
 use crate::types::TurnFinishReason;
@@ -227,6 +227,16 @@ impl MessageDecoder {
         }
     }
 
+    fn input(&mut self, index: u64, delta: String, out: &mut Events) {
+        if delta.is_empty() {
+            return;
+        }
+        if let Some(OpenBlock { kind: BlockKind::Call { whole_input }, number: Some(number), .. }) = self.find(index) {
+            *whole_input = None;
+            out.push_back(StreamEvent::ToolCallDelta { block: *number, delta });
+        }
+    }
+
     fn delta(&mut self, index: u64, delta: Delta<'_>, data: &str, out: &mut Events) {
         let kind = delta.kind.as_ref().map_or("", |kind| &kind.0);
         if let Some(OpenBlock { kind: BlockKind::Opaque { value, input }, .. }) = self.find(index) {
@@ -240,13 +250,7 @@ impl MessageDecoder {
             "text_delta" => self.text(index, delta.text.unwrap_or_default(), out),
             "thinking_delta" => self.thinking(index, delta.thinking.unwrap_or_default(), out),
             "input_json_delta" => {
-                let Some(delta) = delta.partial_json.filter(|json| !json.is_empty()) else { return };
-                if let Some(OpenBlock { kind: BlockKind::Call { whole_input }, number: Some(number), .. }) =
-                    self.find(index)
-                {
-                    *whole_input = None;
-                    out.push_back(StreamEvent::ToolCallDelta { block: *number, delta });
-                }
+                self.input(index, delta.partial_json.unwrap_or_default(), out);
             }
             "signature_delta" => {
                 let number = self.find(index).and_then(|block| block.number);
@@ -303,14 +307,22 @@ impl MessageDecoder {
 }
 
 impl Decoder for MessageDecoder {
-    fn event(&mut self, name: &str, data: &str, out: &mut Events) -> Result<(), ProviderError> {
-        if let Some((kind, index, text)) = plain_delta(data) {
-            match kind {
-                PlainDelta::Text => self.text(index, text.to_owned(), out),
-                PlainDelta::Thinking => self.thinking(index, text.to_owned(), out),
-            }
-            return Ok(());
+    fn plain(&mut self, data: &[u8], out: &mut Events) -> bool {
+        let Some((index, event)) = plain(data) else { return false };
+        // What streams into an opaque block is kept with all its fields.
+        if matches!(self.find(index), Some(OpenBlock { kind: BlockKind::Opaque { .. }, .. })) {
+            return false;
         }
+        match event {
+            Plain::Text(text) => self.text(index, text, out),
+            Plain::Thinking(text) => self.thinking(index, text, out),
+            Plain::Input(json) => self.input(index, json, out),
+            Plain::BlockStop => self.end_block(index, out),
+        }
+        true
+    }
+
+    fn event(&mut self, name: &str, data: &str, out: &mut Events) -> Result<(), ProviderError> {
         if data.trim() == "[DONE]" {
             return if self.stop_reason.is_some() { self.eof(out) } else { Ok(()) };
         }

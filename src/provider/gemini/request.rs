@@ -201,11 +201,16 @@ impl<'a> Body<'a> {
             }
             config.insert("thinkingConfig".into(), fields.into());
         }
+        // The older field beside it would be refused.
+        let host_has_own =
+            head.extra.get("generationConfig").is_some_and(|config| config.get("responseSchema").is_some());
         if let Some(output) = &head.output
             && family.structured_output()
+            && !host_has_own
         {
+            let schema = lowered(&output.schema).unwrap_or_else(|| json!({"type": "object"}));
             config.insert("responseMimeType".into(), "application/json".into());
-            config.insert("responseJsonSchema".into(), output.closed(false));
+            config.insert("responseJsonSchema".into(), schema);
         }
         config
     }

@@ -78,6 +78,7 @@ impl ContentDecoder {
         };
         self.shape.forget();
         if chunk.error.is_some() {
+            self.end_call(false, out);
             return Err(error::from_body(&self.wire, None, json.as_bytes()));
         }
         if !self.started && (!chunk.model_version.0.is_empty() || !chunk.candidates.is_empty()) {
@@ -327,6 +328,7 @@ impl Decoder for ContentDecoder {
         if self.end.is_some() {
             return self.finish(out);
         }
+        self.end_call(false, out);
         let what = if self.started { "in the middle of the answer" } else { "before the answer began" };
         Err(self.wire.error(ProviderErrorKind::TruncatedStream, format!("the stream ended {what}")))
     }

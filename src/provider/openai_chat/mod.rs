@@ -33,6 +33,7 @@ mod vendors;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use reqwest::Url;
 use reqwest::header::HeaderMap;
 
@@ -98,6 +99,15 @@ impl OpenAiChat {
     #[must_use]
     pub fn profile(&self) -> &ChatProfile {
         &self.profile
+    }
+
+    /// The body that a request is sent with, without sending it. Takes from the request's body cache what is there, and
+    /// leaves in it what the conversation's next request can take.
+    ///
+    /// # Errors
+    /// `Unsupported`, naming turn and block, for what this vendor's wire cannot say.
+    pub fn encode(&self, request: &ModelRequest) -> Result<Bytes, ProviderError> {
+        request::body(&self.profile, &self.wire, request)
     }
 
     /// Decodes a recorded response, without a network. `model` is the one that was asked for.

@@ -376,15 +376,14 @@ impl ChatDecoder {
 }
 
 impl Decoder for ChatDecoder {
+    fn plain(&mut self, data: &[u8], out: &mut Events) -> bool {
+        self.shape.read(data).is_some_and(|(kind, delta)| self.fast(kind, delta, out))
+    }
+
     fn event(&mut self, name: &str, data: &str, out: &mut Events) -> Result<(), ProviderError> {
         if name == "error" {
             let _ = self.end_calls(true, out);
             return Err(openai_error::from_stream(&*self.profile, data));
-        }
-        if let Some((kind, delta)) = self.shape.read(data.as_bytes())
-            && self.fast(kind, delta, out)
-        {
-            return Ok(());
         }
         if data.trim() == "[DONE]" {
             // No finish reason at all: Snowflake never sends one.

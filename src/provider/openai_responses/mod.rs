@@ -126,7 +126,7 @@ impl Provider for OpenAi {
         let body = request::body(&self.profile, &self.wire, &request)?;
         let response = self.http.post(&self.url, &self.headers, body, cx).await?;
         let names = NameTable::new(&request.head, NameRule::PORTABLE);
-        let decoder = ResponsesDecoder::new(Arc::clone(&self.profile), names);
+        let decoder = ResponsesDecoder::new(Arc::clone(&self.profile), names).limited(request.head.max_tokens);
         wire::open(&self.http.origin, self.http.options.max_event_bytes, response, decoder).await
     }
 

@@ -70,6 +70,8 @@ pub struct ResponsesProfile {
     pub needs_message_ids: bool,
     /// Call ids begin anew with every response. They are made unique when they are read.
     pub repeats_call_ids: bool,
+    /// An answer that the output limit cut says that it is complete. It is told by its size (llama.cpp).
+    pub cut_looks_complete: bool,
     /// The vendor pads events unless told not to (`stream_options.include_obfuscation`).
     pub obfuscation: bool,
     /// Output can be held to a JSON schema.

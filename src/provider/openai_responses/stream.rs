@@ -22,6 +22,8 @@ use crate::types::TurnFinishReason;
 pub(super) struct ResponsesDecoder {
     profile: Arc<ResponsesProfile>,
     output: Output,
+    /// The output limit that was asked for.
+    limit: Option<u32>,
     started: bool,
     /// The answering model was told.
     named: bool,
@@ -34,11 +36,18 @@ impl ResponsesDecoder {
         Self {
             output: Output::new(Arc::clone(&profile), names),
             profile,
+            limit: None,
             started: false,
             named: false,
             finished: false,
             shape: Shape::default(),
         }
+    }
+
+    /// The answer may have no more tokens than this.
+    pub(super) const fn limited(mut self, limit: Option<u32>) -> Self {
+        self.limit = limit;
+        self
     }
 
     fn handle(&mut self, event: &Event<'_>, data: &str, out: &mut Events) -> Result<(), ProviderError> {
@@ -135,9 +144,8 @@ impl ResponsesDecoder {
     /// A response that is not to change any more.
     fn ended(&mut self, response: &Response<'_>, told: Status, out: &mut Events) -> Result<(), ProviderError> {
         self.start(response, out);
-        if let Some(snapshot) = response.usage.and_then(usage::snapshot) {
-            out.push_back(StreamEvent::Usage(snapshot));
-        }
+        let usage = response.usage.and_then(usage::snapshot);
+        out.extend(usage.map(StreamEvent::Usage));
         let status = Status::of(&response.status.0).unwrap_or(told);
         let error = response.error.map(RawValue::get).filter(|error| !matches!(*error, "null" | "{}" | "\"\""));
         match (status, error) {
@@ -154,7 +162,13 @@ impl ResponsesDecoder {
             self.output.end_calls(out);
         }
         let details: Details<'_> = response.incomplete_details.map_or_else(Details::default, |raw| parse(raw.get()));
-        let reason = finish::class(status, &details.reason.0, self.output.seen);
+        let at_limit = usage.zip(self.limit).is_some_and(|(usage, limit)| usage.tokens.output >= u64::from(limit));
+        let reason = match finish::class(status, &details.reason.0, self.output.seen) {
+            TurnFinishReason::Stop | TurnFinishReason::ToolCalls if at_limit && self.profile.cut_looks_complete => {
+                TurnFinishReason::Length
+            }
+            reason => reason,
+        };
         let word = match (status, &*details.reason.0, &*response.status.0) {
             (Status::Incomplete, reason, _) if !reason.is_empty() => reason,
             (_, _, "") => status.word(),

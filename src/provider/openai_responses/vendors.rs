@@ -36,6 +36,7 @@ fn vendor(id: &'static str, base_url: &'static str, key_var: &'static str) -> Re
         calls_last: false,
         needs_message_ids: false,
         repeats_call_ids: false,
+        cut_looks_complete: false,
         obfuscation: false,
         structured_output: true,
         max_media_bytes: None,
@@ -216,7 +217,7 @@ impl ResponsesProfile {
     /// A local llama.cpp server on its old default port 8080; key (`--api-key`) optional. Newer builds listen on 9931.
     #[must_use]
     pub fn llama_cpp() -> Self {
-        local("llamacpp", "http://127.0.0.1:8080/v1", Some("LLAMA_API_KEY"))
+        Self { cut_looks_complete: true, ..local("llamacpp", "http://127.0.0.1:8080/v1", Some("LLAMA_API_KEY")) }
     }
 
     /// A local LM Studio, no key.

@@ -2,5 +2,6 @@
 //! as tests do.
 
 mod provider;
+pub(super) mod store;
 
 pub use provider::{ProviderFixture, ProviderTest, Saying, check_provider};

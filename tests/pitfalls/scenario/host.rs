@@ -148,7 +148,7 @@ impl Host {
             while let Some(event) = stream.next().await {
                 seen.push(Event::of(&event));
                 if let AgentEvent::Done(result) = event {
-                    return Some(result.map(|outcome| *outcome));
+                    return Some(result.map(|outcome| *outcome).map_err(|error| *error));
                 }
                 if let Some(pace) = pace {
                     tokio::time::sleep(pace).await;

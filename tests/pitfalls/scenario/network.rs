@@ -50,6 +50,10 @@ fn beginning(protocol: Protocol, text: &str) -> String {
             let end = whole.find("data: {\"type\":\"content_block_stop\"").unwrap();
             whole[..end].to_owned()
         }
+        Protocol::Responses => {
+            let end = whole.find("data: {\"type\":\"response.completed\"").unwrap();
+            whole[..end].to_owned()
+        }
         Protocol::Chat => {
             let text = serde_json::Value::from(text);
             format!("data: {{\"choices\":[{{\"index\":0,\"delta\":{{\"content\":{text}}}}}]}}\n\n")

@@ -44,6 +44,8 @@ fn body(exchange: &Exchange) -> Result<Body, Failure> {
         return match serde_json::from_str(text) {
             Ok(value) if exchange.status >= 400 => Err(failure::of_body(exchange, Some(exchange.status), &value)),
             Ok(value) => Ok(Body::Whole(value)),
+            // Google's array of chunks is a stream that is read at its end.
+            Err(error) if text.starts_with('[') && error.is_eof() => Err(truncation(exchange)),
             Err(_) => Err(failure::of_body(exchange, Some(exchange.status), &Value::String(text.to_owned()))),
         };
     }
@@ -52,13 +54,17 @@ fn body(exchange: &Exchange) -> Result<Body, Failure> {
 
 /// The stream ended before its time.
 fn truncated(exchange: &Exchange) -> End {
-    End::Error(Failure {
+    End::Error(truncation(exchange))
+}
+
+fn truncation(exchange: &Exchange) -> Failure {
+    Failure {
         kinds: vec![ProviderErrorKind::TruncatedStream],
         retryable: Some(true),
         status: None,
         retry_after: None,
         request_ids: failure::request_ids(exchange),
-    })
+    }
 }
 
 /// The rules that hold on every wire: complete calls beat a stop-like word, and no call beats "tool calls".

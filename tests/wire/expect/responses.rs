@@ -202,10 +202,17 @@ fn partial(streamed: &Streamed) -> Option<Block> {
     Some(match text(&streamed.announced["type"]) {
         "message" => Block::Text(joined("")),
         "reasoning" => Block::Thinking { text: joined("\n\n"), signature: None },
-        "function_call" => Block::Call(Call {
+        kind @ ("function_call" | "custom_tool_call") => Block::Call(Call {
             id: text(&streamed.announced["call_id"]).to_owned(),
             name: text(&streamed.announced["name"]).to_owned(),
-            arguments: Arguments::parse(&joined("")),
+            arguments: match (kind, joined("")) {
+                // Free text becomes a JSON string, here one without its end.
+                ("custom_tool_call", input) if !input.is_empty() => {
+                    let quoted = Value::String(input).to_string();
+                    Arguments::Raw(quoted.strip_suffix('"').unwrap_or(&quoted).to_owned())
+                }
+                (_, input) => Arguments::parse(&input),
+            },
             signature: None,
             complete: Some(false),
         }),

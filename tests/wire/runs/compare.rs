@@ -11,6 +11,9 @@
 //! | citations on text | they are output only; a replay without them is accepted |
 //! | `caller` on `tool_use` | likewise |
 //! | `name` on tool rows | optional on this wire |
+//! | the system text as `instructions` or as a system or developer message | the same to the model |
+//! | ids and states of Responses items | which of them a client keeps is its choice; what is encrypted is compared |
+//! | what `include` asks for, `store`, `strict` | the host's choice, and no part of what is said |
 //!
 //! The rest is handled here:
 //!
@@ -22,6 +25,7 @@
 //! | leading and trailing white space of an answer's text | some clients trim it |
 //! | text before a call that the recorded client dropped | ours sends back what the model said |
 //! | reasoning that the recorded client dropped | ours goes back where the wire wants it; it must then be what the model said |
+//! | Responses reasoning that is not encrypted, sent back by the recorded client | nothing is stored there, so the server could not read it |
 //! | a provider's own blocks and details that the recorded client changed | ours are what the model said, byte for byte |
 //! | media in a tool row, or in the user's message after it | what the vendor takes |
 //! | audio in a tool result | OpenAI refuses it in every form (the recording ends in its 400): ours says that it is left out |

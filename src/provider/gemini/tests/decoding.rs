@@ -175,7 +175,13 @@ fn streamed_arguments_are_put_together() {
     }
     // The limit cut the call: what came of it is there, and it is not complete.
     let cut = content(&decode(&sse(&[&body[..], &[ends(json!([]), "MAX_TOKENS")]].concat())));
-    assert_eq!(cut[2..], [built, finish(TurnFinishReason::Length, "MAX_TOKENS")]);
+    assert_eq!(cut[2..], [built.clone(), finish(TurnFinishReason::Length, "MAX_TOKENS")]);
+    // So is what came before the stream broke off, or failed.
+    let error = json!({"error": {"code": 500}});
+    for rest in [&[][..], &[error]] {
+        let broken = content(&decode(&sse(&[&body[..], rest].concat())));
+        assert_eq!(broken[2..], *std::slice::from_ref(&built));
+    }
     // Another call begins without an end of the first.
     let second = says(json!([{"functionCall": {"name": "eat", "willContinue": true}}]));
     let two = content(&decode(&sse(&[start, second, ends(json!([]), "STOP")])));

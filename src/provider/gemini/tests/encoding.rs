@@ -5,8 +5,8 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use super::super::super::{
-    Gemini, History, HistoryTurn, ModelRequest, Provider as _, ProviderErrorKind, RequestHead, Resume, ThinkingLevel,
-    ToolChoice, ToolDefinition, ToolNames,
+    Gemini, History, HistoryTurn, ModelRequest, OutputSchema, Provider as _, ProviderErrorKind, RequestHead, Resume,
+    ThinkingLevel, ToolChoice, ToolDefinition, ToolNames,
 };
 use super::super::Wire;
 use super::super::request::encode;
@@ -82,6 +82,20 @@ fn the_models_differ_in_their_settings() {
     assert_eq!(thinks("gemini-4-neon", ThinkingLevel::Off), json!({"thinkingLevel": "LOW"}));
     assert_eq!(config("gemini-4-neon", ThinkingLevel::High).get("temperature"), None);
     assert_eq!(config("gemma-4-31b-it", ThinkingLevel::High), json!({"temperature": 1.0}));
+}
+
+#[test]
+fn the_final_answer_is_held_to_its_schema_where_the_model_can_be() {
+    let schema = json!({"type": "object", "properties": {"ok": {"type": "boolean"}}, "additionalProperties": false});
+    let mut head = RequestHead { output: Some(Arc::new(OutputSchema::new("answer", schema))), ..head() };
+    let lowered = json!({"type": "object", "properties": {"ok": {"type": "boolean"}}});
+    let expected = json!({"responseMimeType": "application/json", "responseJsonSchema": lowered});
+    assert_eq!(encoded(head.clone(), vec![says("hi")])["generationConfig"], expected);
+    head.extra = json!({"generationConfig": {"responseSchema": {}}}).as_object().cloned().unwrap();
+    assert_eq!(encoded(head.clone(), vec![says("hi")])["generationConfig"], json!({"responseSchema": {}}));
+    head.extra.clear();
+    head.model = "gemini-2.5-flash".into();
+    assert!(encoded(head, vec![says("hi")]).get("generationConfig").is_none());
 }
 
 #[test]

@@ -410,6 +410,20 @@ fn every_terminal_event_ends_the_answer() {
 }
 
 #[test]
+fn a_server_that_calls_cut_answers_complete_is_found_out() {
+    let class = |profile: ResponsesProfile, limit: Option<u32>| {
+        let mut decoder = ResponsesDecoder::new(profile.into(), NameTable::default()).limited(limit);
+        let mut out = Events::new();
+        decoder.event("", &completed(json!([])).to_string(), &mut out).unwrap();
+        finish(out.make_contiguous()).0
+    };
+    assert_eq!(class(ResponsesProfile::llama_cpp(), Some(5)), TurnFinishReason::Length);
+    assert_eq!(class(ResponsesProfile::llama_cpp(), Some(6)), TurnFinishReason::Stop);
+    assert_eq!(class(ResponsesProfile::llama_cpp(), None), TurnFinishReason::Stop);
+    assert_eq!(class(ResponsesProfile::openai(), Some(5)), TurnFinishReason::Stop);
+}
+
+#[test]
 fn errors_of_a_stream_keep_what_came_before() {
     let shapes = [
         json!({"type": "error", "code": "rate_limit_exceeded", "message": "m", "param": null}),
