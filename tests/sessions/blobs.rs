@@ -117,7 +117,8 @@ async fn media_goes_to_the_store_and_comes_back_as_it_was() {
     ];
     let mut content = original.clone();
     assert_eq!(offload_media(&mut content, &store, 1_000).await.unwrap(), 5);
-    let SessionContentBlock::Image(Media { source: MediaSource::Ref(key), media_type, .. }) = &content[1].clone() else {
+    let SessionContentBlock::Image(Media { source: MediaSource::Ref(key), media_type, .. }) = &content[1].clone()
+    else {
         panic!("{:?}", content[1])
     };
     assert_eq!((store.get(key, 900).await.unwrap(), media_type.as_deref()), (Some(vec![7; 900]), Some("image/png")));

@@ -55,6 +55,7 @@ impl<'a> CallIds<'a> {
     }
 }
 
+/// Turns that nobody is known to have made count as the provider's.
 fn is_own(turn: &SessionTurn, provider: &str) -> bool {
-    turn.usage.as_ref().is_some_and(|usage| *usage.provider == *provider)
+    turn.usage.as_ref().is_none_or(|usage| *usage.provider == *provider)
 }

@@ -20,6 +20,7 @@ mod usage;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use reqwest::header::HeaderMap;
 
 use self::models::family;
@@ -144,6 +145,15 @@ impl Gemini {
     /// Starts from defaults: the Gemini API's address, no key.
     pub fn builder() -> GeminiBuilder {
         GeminiBuilder::default()
+    }
+
+    /// The body that a request is sent with, without sending it. Takes from the request's body cache what is there, and
+    /// leaves in it what the conversation's next request can take.
+    ///
+    /// # Errors
+    /// `Unsupported`, naming turn and block, for what this wire cannot say; `Invalid` for more tools than it takes.
+    pub fn encode(&self, request: &ModelRequest) -> Result<Bytes, ProviderError> {
+        request::encode(&self.inner.wire, request)
     }
 
     /// Decodes a response that was got elsewhere or recorded, without a network. Only the names of the error and of
