@@ -28,6 +28,9 @@ mod json_string;
 #[cfg(feature = "http")]
 #[allow(dead_code, reason = "used by the wires")]
 mod lenient;
+#[cfg(feature = "http")]
+#[allow(dead_code, reason = "used by the wires")]
+mod limits;
 #[allow(dead_code, reason = "used by the wires")]
 mod media;
 #[allow(dead_code, reason = "used by the wires")]

@@ -8,17 +8,16 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::super::arguments::object;
-use super::super::names::{NameRule, call_id};
+use super::super::names::NameRule;
 use super::super::{ToolNames, media};
 use super::Wire;
+use super::call_ids::CallIds;
 use super::models::Family;
 use crate::types::{
     Document, Media, MediaSource, Resource, ResourceContent, SessionContentBlock, Signature, TextBlock, ThinkingBlock,
     ToolCallBlock, ToolResultBlock, ToolResultBody, ToolResultContent, tool_result_to_text,
 };
 
-/// The vendor documents no length for call ids; nothing real is longer.
-const MAX_CALL_ID: usize = 128;
 const IMAGE_TYPES: [&str; 4] = ["image/jpeg", "image/png", "image/gif", "image/webp"];
 const PDF: &str = "application/pdf";
 
@@ -82,6 +81,7 @@ pub(super) struct Blocks<'a> {
     pub(super) wire: &'a Wire,
     pub(super) family: &'a Family,
     pub(super) names: &'a ToolNames,
+    pub(super) ids: &'a CallIds<'a>,
 }
 
 impl<'a> Blocks<'a> {
@@ -92,10 +92,15 @@ impl<'a> Blocks<'a> {
     pub(super) fn block(self, block: &'a SessionContentBlock) -> Result<Option<Block<'a>>, String> {
         Ok(match block {
             SessionContentBlock::Text(text) => self.text(text),
-            SessionContentBlock::Image(image) => match image_source(image) {
-                Some(source) => Some(Block::Image { source }),
-                None => return Err(describe("image", image)),
+            SessionContentBlock::Image(image) => match (self.image_fault(image), image_source(image)) {
+                (None, Some(source)) => Some(Block::Image { source }),
+                (Some(fault), _) => return Err(format!("{}: {fault}", describe("image", image))),
+                (None, None) => return Err(describe("image", image)),
             },
+            SessionContentBlock::Document(document) if self.document_fault(document).is_some() => {
+                let fault = self.document_fault(document).unwrap_or_default();
+                return Err(format!("{}: {fault}", describe("document", &document.media)));
+            }
             SessionContentBlock::Document(document) => match self.document(document) {
                 Some(block) => Some(block),
                 None => return Err(describe("document", &document.media)),
@@ -108,6 +113,20 @@ impl<'a> Blocks<'a> {
             }
             _ => None,
         })
+    }
+
+    fn image_fault(self, image: &Media) -> Option<&'static str> {
+        match &image.source {
+            MediaSource::Data(data) => self.family.media().image_fault(data),
+            _ => None,
+        }
+    }
+
+    fn document_fault(self, document: &Document) -> Option<&'static str> {
+        match &document.media.source {
+            MediaSource::Data(data) => self.family.media().document_fault(data),
+            _ => None,
+        }
     }
 
     fn own(self, signature: Option<&Signature>) -> Option<&str> {
@@ -139,7 +158,7 @@ impl<'a> Blocks<'a> {
         let mut state: BTreeMap<&str, &RawValue> = serde_json::from_str(state).unwrap_or_default();
         state.retain(|key, _| matches!(*key, "caller" | "toolset_name"));
         Block::ToolUse {
-            id: call_id(&call.id, MAX_CALL_ID),
+            id: self.ids.wire_id(&call.id),
             name: NameRule::PORTABLE.wire_name(self.names.display(&call.name)),
             input: object(&call.arguments),
             state,
@@ -156,13 +175,14 @@ impl<'a> Blocks<'a> {
                 if blocks.is_empty() { ResultContent::Text(placeholder) } else { ResultContent::Blocks(blocks) }
             }
         };
-        Block::ToolResult { tool_use_id: call_id(&result.call_id, MAX_CALL_ID), content, is_error: result.is_error }
+        Block::ToolResult { tool_use_id: self.ids.wire_id(&result.call_id), content, is_error: result.is_error }
     }
 
     /// What the wire has no block for becomes a marker, so that the model knows there was something.
     fn result_block(self, block: &'a ToolResultContent) -> Option<Block<'a>> {
         let native = match block {
             ToolResultContent::Text { text } => return plain_text(Cow::Borrowed(text)),
+            ToolResultContent::Image(image) if let Some(fault) = self.image_fault(image) => return left_out(fault),
             ToolResultContent::Image(image) => image_source(image).map(|source| Block::Image { source }),
             ToolResultContent::Resource(resource) => self.resource(resource),
             _ => None,
@@ -182,6 +202,11 @@ impl<'a> Blocks<'a> {
                 match media::sniff(data).or(declared)? {
                     PDF if self.family.capabilities().documents_in_tool_results => {
                         Some(Block::Document { source: Source::Base64 { media_type: PDF, data }, title })
+                    }
+                    media_type
+                        if media_type.starts_with("image/") && self.family.media().image_fault(data).is_some() =>
+                    {
+                        left_out(self.family.media().image_fault(data).unwrap_or_default())
                     }
                     media_type if IMAGE_TYPES.contains(&media_type) => {
                         Some(Block::Image { source: Source::Base64 { media_type, data } })
@@ -227,6 +252,11 @@ fn image_source(image: &Media) -> Option<Source<'_>> {
         }
         _ => None,
     }
+}
+
+/// What stands for an image of a result that the API would refuse.
+fn left_out<'a>(fault: &str) -> Option<Block<'a>> {
+    plain_text(Cow::Owned(format!("[image left out: {fault}]")))
 }
 
 fn describe(what: &str, media: &Media) -> String {

@@ -4,6 +4,7 @@
 //! is data in `models`. Facts: the vendor's reference and SDK of 2026-11, and recorded traffic.
 
 mod blocks;
+mod call_ids;
 mod error;
 mod events;
 mod models;

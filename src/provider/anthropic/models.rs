@@ -1,3 +1,4 @@
+use super::super::limits::MediaLimits;
 use super::super::{Capabilities, ThinkingLevel};
 
 /// What a family of models takes. Source: the vendor's model pages, 2026-11.
@@ -101,7 +102,15 @@ pub(super) enum Thinking {
     Enabled { budget: u32 },
 }
 
+/// Of one image and one document; the whole request may have 32 MB. Source: the vendor's vision pages, 2026-08.
+const CLAUDE_MEDIA: MediaLimits = MediaLimits { image: Some(10 << 20), side: Some(8_000), document: Some(32 << 20) };
+
 impl Family {
+    /// What is taken of one image or document. Another vendor's limits are its own.
+    pub(super) fn media(self) -> MediaLimits {
+        if self.claude { CLAUDE_MEDIA } else { MediaLimits::default() }
+    }
+
     pub(super) fn capabilities(self) -> Capabilities {
         Capabilities {
             images: true,

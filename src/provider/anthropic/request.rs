@@ -14,6 +14,7 @@ use super::super::outgoing::outgoing;
 use super::super::{HistoryTurn, ModelRequest, ProviderError, ProviderErrorKind, RequestHead, ToolChoice};
 use super::Wire;
 use super::blocks::Blocks;
+use super::call_ids::CallIds;
 use super::models::{Family, Thinking, family};
 use super::schema::{fits_strict, lowered};
 use super::server_calls::{Fate, call_of, fate, is_open};
@@ -68,7 +69,7 @@ pub(super) fn encode(wire: &Wire, request: &ModelRequest) -> Result<Bytes, Provi
 /// `Unsupported`, naming the first block that cannot.
 pub(super) fn check(wire: &Wire, family: &Family, content: &[SessionContentBlock]) -> Result<(), ProviderError> {
     let names = super::super::ToolNames::default();
-    let blocks = Blocks { wire, family, names: &names };
+    let blocks = Blocks { wire, family, names: &names, ids: &CallIds::default() };
     for (index, block) in content.iter().enumerate() {
         blocks.block(block).map_err(|what| unsupported(wire, &format!("block {index} ({what})")))?;
     }
@@ -209,13 +210,18 @@ impl<'a> Body<'a> {
     fn messages(&mut self, turns: &[Arc<HistoryTurn>], from: usize) -> Result<Stable, ProviderError> {
         let mut stable = Stable { turns: from, bytes: self.buffer.len() };
         let mut settled = true;
+        let mut ids = CallIds::default();
+        ids.go_before(turns, from, &self.wire.id);
         let mut at = from;
         while at < turns.len() {
             let mut end = at + 1;
             while joins_previous(turns, end) {
                 end += 1;
             }
-            self.message(turns, at..end)?;
+            if turns.get(at).is_some_and(|turn| turn.role == Role::Assistant) {
+                ids.go_to(turns, at, &self.wire.id);
+            }
+            self.message(turns, at..end, &ids)?;
             settled = settled && !is_open(turns, at, &self.wire.producer);
             if settled {
                 stable = Stable { turns: end, bytes: self.buffer.len() };
@@ -226,7 +232,12 @@ impl<'a> Body<'a> {
     }
 
     /// Writes one message, or nothing when nothing of the turns is for this wire.
-    fn message(&mut self, turns: &[Arc<HistoryTurn>], range: Range<usize>) -> Result<(), ProviderError> {
+    fn message(
+        &mut self,
+        turns: &[Arc<HistoryTurn>],
+        range: Range<usize>,
+        ids: &CallIds<'_>,
+    ) -> Result<(), ProviderError> {
         let start = self.buffer.len();
         if self.buffer.last() != Some(&b'[') {
             self.buffer.put_u8(b',');
@@ -239,7 +250,7 @@ impl<'a> Body<'a> {
 
         let index = range.start;
         let blocks = if is_user { user_blocks(turns, range) } else { self.assistant_blocks(turns, range.start) };
-        let writer = Blocks { wire: self.wire, family: self.family, names: &self.head.names };
+        let writer = Blocks { wire: self.wire, family: self.family, names: &self.head.names, ids };
         for (place, block) in blocks.into_iter().enumerate() {
             let block = writer
                 .block(block)

@@ -20,11 +20,13 @@ mod usage;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use reqwest::header::HeaderMap;
 
 use self::models::family;
 use self::stream::ContentDecoder;
 use super::http::Http;
+use super::limits::{MediaLimits, base64_length};
 use super::names::{NameRule, NameTable};
 use super::{
     Capabilities, HttpOptions, ModelRequest, Provider, ProviderError, ProviderErrorKind, ProviderStream, RawResponse,
@@ -76,12 +78,22 @@ struct Inner {
 struct Wire {
     id: Arc<str>,
     producer: SignatureProducer,
+    media: MediaLimits,
 }
+
+/// A request of the Gemini API may have 100 MB, and a PDF 50. Source: the vendor's pages, 2026-09.
+const MEDIA: MediaLimits =
+    MediaLimits { image: Some(base64_length(100 << 20)), side: None, document: Some(base64_length(50 << 20)) };
+/// Vertex takes 7 MB of one part that is sent inline. Source: the vendor's pages, 2026.
+const VERTEX_MEDIA: MediaLimits =
+    MediaLimits { image: Some(base64_length(7 << 20)), side: None, document: Some(base64_length(7 << 20)) };
+/// Function declarations of a request. Source: the vendor's SDK, 2026-11.
+const MAX_TOOLS: usize = 512;
 
 impl Wire {
     fn new(id: &str) -> Self {
         let producer = if id == DEFAULT_ID { SignatureProducer::GEMINI } else { SignatureProducer::new(id.to_owned()) };
-        Self { id: id.into(), producer }
+        Self { id: id.into(), producer, media: MEDIA }
     }
 
     fn error(&self, kind: ProviderErrorKind, message: impl Into<String>) -> ProviderError {
@@ -133,6 +145,15 @@ impl Gemini {
     /// Starts from defaults: the Gemini API's address, no key.
     pub fn builder() -> GeminiBuilder {
         GeminiBuilder::default()
+    }
+
+    /// The body that a request is sent with, without sending it. Takes from the request's body cache what is there, and
+    /// leaves in it what the conversation's next request can take.
+    ///
+    /// # Errors
+    /// `Unsupported`, naming turn and block, for what this wire cannot say; `Invalid` for more tools than it takes.
+    pub fn encode(&self, request: &ModelRequest) -> Result<Bytes, ProviderError> {
+        request::encode(&self.inner.wire, request)
     }
 
     /// Decodes a response that was got elsewhere or recorded, without a network. Only the names of the error and of
@@ -220,7 +241,9 @@ impl GeminiBuilder {
     pub fn build(self) -> Result<Gemini, ProviderError> {
         let base = self.base_url.as_deref().unwrap_or(DEFAULT_BASE_URL).trim();
         let host = base.split_once("://").map_or(base, |(_, rest)| rest).split('/').next().unwrap_or_default();
-        let default_id = if host.contains("aiplatform") { VERTEX_ID } else { DEFAULT_ID };
+        let vertex = host.contains("aiplatform");
+        let default_id = if vertex { VERTEX_ID } else { DEFAULT_ID };
+        let media = if vertex { VERTEX_MEDIA } else { MEDIA };
         let id = self.id.as_deref().unwrap_or(default_id);
         let key = self.api_key.as_ref().or(self.bearer.as_ref()).filter(|key| !key.is_empty());
         let http = Http::new(id, self.http, key);
@@ -239,7 +262,7 @@ impl GeminiBuilder {
             path.pop_if_empty().push(DEFAULT_VERSION);
         }
         let headers = http.headers(&headers)?;
-        Ok(Gemini { inner: Arc::new(Inner { wire: Wire::new(id), http, base, headers }) })
+        Ok(Gemini { inner: Arc::new(Inner { wire: Wire { media, ..Wire::new(id) }, http, base, headers }) })
     }
 }
 

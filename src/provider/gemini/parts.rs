@@ -130,10 +130,15 @@ impl<'a> Parts<'a> {
     pub(super) fn part(self, block: &'a SessionContentBlock, call: CallPlace) -> Result<Option<Part<'a>>, String> {
         Ok(match block {
             SessionContentBlock::Text(text) => self.text(text),
-            SessionContentBlock::Image(image) => match media_part(image, is_image) {
-                Some(part) => Some(Part::Media(part)),
-                None => return Err(describe("image", image)),
+            SessionContentBlock::Image(image) => match (self.image_fault(image), media_part(image, is_image)) {
+                (None, Some(part)) => Some(Part::Media(part)),
+                (Some(fault), _) => return Err(format!("{}: {fault}", describe("image", image))),
+                (None, None) => return Err(describe("image", image)),
             },
+            SessionContentBlock::Document(document) if self.document_fault(document).is_some() => {
+                let fault = self.document_fault(document).unwrap_or_default();
+                return Err(format!("{}: {fault}", describe("document", &document.media)));
+            }
             SessionContentBlock::Document(document) => match self.document(document) {
                 Some(part) => Some(part),
                 None => return Err(describe("document", &document.media)),
@@ -143,6 +148,21 @@ impl<'a> Parts<'a> {
             SessionContentBlock::Opaque(opaque) => self.opaque(opaque),
             _ => None,
         })
+    }
+
+    /// Why the API would refuse an image.
+    pub(super) fn image_fault(self, image: &Media) -> Option<&'static str> {
+        match &image.source {
+            MediaSource::Data(data) => self.wire.media.image_fault(data),
+            _ => None,
+        }
+    }
+
+    fn document_fault(self, document: &Document) -> Option<&'static str> {
+        match &document.media.source {
+            MediaSource::Data(data) => self.wire.media.document_fault(data),
+            _ => None,
+        }
     }
 
     /// The signature, if this API made it for this very model: others refuse it.

@@ -8,13 +8,14 @@ use bytes::{BufMut as _, Bytes, BytesMut};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
+use super::super::limits::check_tools;
 use super::super::names::NameRule;
 use super::super::{ModelRequest, ProviderError, ProviderErrorKind, RequestHead, ThinkingLevel, ToolChoice};
 use super::contents::{Contents, paused, unsupported};
 use super::models::{Thinking, family};
 use super::parts::{CallPlace, Parts};
 use super::schema::lowered;
-use super::{TOKEN, Wire};
+use super::{MAX_TOOLS, TOKEN, Wire};
 use crate::types::SessionContentBlock;
 
 /// Encodes a request, from what the conversation's cache holds where it can.
@@ -23,6 +24,7 @@ use crate::types::SessionContentBlock;
 /// `Unsupported`, naming turn and block, for what this wire cannot say.
 pub(super) fn encode(wire: &Wire, request: &ModelRequest) -> Result<Bytes, ProviderError> {
     let ModelRequest { head, history, body_cache } = request;
+    check_tools(&wire.id, head.tools.len(), Some(MAX_TOOLS))?;
     if head.extra.contains_key("contents") {
         let mut body = Body::new(wire, head);
         body.head()?;

@@ -66,6 +66,9 @@ impl<'a> Parts<'a> {
     fn piece(self, block: &'a ToolResultContent) -> Piece<'a> {
         let native = match block {
             ToolResultContent::Text { text } => return Piece::Text(Cow::Borrowed(text)),
+            ToolResultContent::Image(image) if let Some(fault) = self.image_fault(image) => {
+                return Piece::Text(Cow::Owned(format!("[image left out: {fault}]")));
+            }
             ToolResultContent::Image(image) => media_part(image, is_image).map(Piece::Inside),
             ToolResultContent::Audio(sound) => media_part(sound, |kind| kind.starts_with("audio/")).map(Piece::Beside),
             ToolResultContent::Video(video) => media_part(video, |kind| kind.starts_with("video/")).map(Piece::Beside),

@@ -4,6 +4,7 @@ use std::fmt;
 use serde::{Serialize, Serializer};
 
 use super::profile::{ChatProfile, DocumentStyle};
+use crate::provider::limits::MediaLimits;
 use crate::provider::media::{decode_text, document_text, is_text_type, media_type, sniff};
 use crate::provider::{ProviderError, ProviderErrorKind};
 use crate::types::{
@@ -110,6 +111,7 @@ pub(in crate::provider) struct Accepts<'p> {
     pub(in crate::provider) documents: DocumentStyle,
     pub(in crate::provider) images_in_tool_results: bool,
     pub(in crate::provider) documents_in_tool_results: bool,
+    pub(in crate::provider) limits: MediaLimits,
 }
 
 impl<'p> Accepts<'p> {
@@ -122,6 +124,7 @@ impl<'p> Accepts<'p> {
             documents: profile.documents,
             images_in_tool_results: profile.images_in_tool_results,
             documents_in_tool_results: false,
+            limits: MediaLimits::bytes(profile.max_media_bytes),
         }
     }
 
@@ -153,6 +156,9 @@ impl<'p> Accepts<'p> {
                 };
                 if self.image_types.is_some_and(|types| !types.contains(&media_type)) {
                     return Err("this vendor does not take images of its type");
+                }
+                if let Some(fault) = self.limits.image_fault(base64) {
+                    return Err(fault);
                 }
                 Url::Data { media_type, base64 }
             }
@@ -186,6 +192,9 @@ impl<'p> Accepts<'p> {
     }
 
     fn pdf<'a>(&self, name: Option<&'a str>, base64: &'a str) -> Result<Part<'a>, &'static str> {
+        if let Some(fault) = self.limits.document_fault(base64) {
+            return Err(fault);
+        }
         let url = Url::Data { media_type: "application/pdf", base64 };
         match self.documents {
             DocumentStyle::Unsupported => Err("this vendor takes no PDF documents"),
@@ -264,6 +273,9 @@ impl<'p> Accepts<'p> {
                 if media_type == "application/pdf" {
                     self.pdf(uri, base64)
                 } else if media_type.starts_with("image/") && self.images {
+                    if let Some(fault) = self.limits.image_fault(base64) {
+                        return Err(fault);
+                    }
                     Ok(Part::ImageUrl { image_url: ImageUrl { url: Url::Data { media_type, base64 } } })
                 } else if is_text_type(media_type) {
                     decode_text(base64).map(|text| Part::Text { text: text.into() }).ok_or("it is not UTF-8 text")

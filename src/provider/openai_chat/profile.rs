@@ -74,6 +74,10 @@ pub struct ChatProfile {
     pub cache_control: Models,
     /// Output can be held to a JSON schema.
     pub structured_output: bool,
+    /// The most bytes of one image or document. `None`: for the server to judge.
+    pub max_media_bytes: Option<usize>,
+    /// The most tools of a request; more are an `Invalid` error before anything is sent. `None`: for the server to judge.
+    pub max_tools: Option<usize>,
     /// Finish words beside the wire's own, lower case.
     pub finish_words: Cow<'static, [(Cow<'static, str>, TurnFinishReason)]>,
     /// Parts of error texts that mean that the prompt was too long, lower case, beside those every vendor is checked for.

@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 use super::messages::{Messages, Sink, Stable};
 use super::profile::{ChatProfile, SystemRole, ToolChoiceSupport};
 use super::thinking;
+use crate::provider::limits::check_tools;
 use crate::provider::names::NameRule;
 use crate::provider::{ModelRequest, ProviderError, ProviderErrorKind, RequestHead, ToolChoice, ToolDefinition};
 
@@ -29,6 +30,7 @@ const TAIL: &[u8] = b"]}";
 /// `wire` stands for the profile: bodies of other wires are not taken over.
 pub(super) fn body(profile: &ChatProfile, wire: &str, request: &ModelRequest) -> Result<Bytes, ProviderError> {
     let head = &request.head;
+    check_tools(&profile.id, head.tools.len(), profile.max_tools)?;
     if head.extra.contains_key("messages") {
         let mut out = BytesMut::new().writer();
         write_head(profile, head, &mut out).map_err(|error| unwritable(profile, &error))?;

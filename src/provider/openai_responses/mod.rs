@@ -38,6 +38,7 @@ mod vendors;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use reqwest::Url;
 use reqwest::header::HeaderMap;
 
@@ -93,6 +94,15 @@ impl OpenAi {
     #[must_use]
     pub fn profile(&self) -> &ResponsesProfile {
         &self.profile
+    }
+
+    /// The body that a request is sent with, without sending it. Takes from the request's body cache what is there, and
+    /// leaves in it what the conversation's next request can take.
+    ///
+    /// # Errors
+    /// `Unsupported`, naming turn and block, for what this wire cannot say; `Invalid` for more tools than it takes.
+    pub fn encode(&self, request: &ModelRequest) -> Result<Bytes, ProviderError> {
+        request::body(&self.profile, &self.wire, request)
     }
 
     /// Decodes a recorded response, without a network. `model` is the one that was asked for.

@@ -1,5 +1,6 @@
 use std::borrow::Cow;
 
+use crate::provider::limits::MediaLimits;
 use crate::provider::openai_chat::parts::Accepts;
 use crate::provider::openai_chat::{
     DocumentStyle, KeyHeader, Models, ReasoningEcho, ThinkingRule, ToolChoiceSupport, effort_word,
@@ -75,6 +76,10 @@ pub struct ResponsesProfile {
     pub obfuscation: bool,
     /// Output can be held to a JSON schema.
     pub structured_output: bool,
+    /// The most bytes of one image or document. `None`: for the server to judge.
+    pub max_media_bytes: Option<usize>,
+    /// The most tools of a request; more are an `Invalid` error before anything is sent. `None`: for the server to judge.
+    pub max_tools: Option<usize>,
     /// Parts of error texts that mean that the prompt was too long, lower case, beside those every vendor is checked for.
     pub overflow_texts: Cow<'static, [Cow<'static, str>]>,
 }
@@ -101,6 +106,7 @@ impl ResponsesProfile {
             },
             images_in_tool_results: self.media_in_tool_results,
             documents_in_tool_results: self.media_in_tool_results,
+            limits: MediaLimits::bytes(self.max_media_bytes),
         }
     }
 

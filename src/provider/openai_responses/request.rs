@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 use super::conversation::{Conversation, Sink, Stable};
 use super::profile::ResponsesProfile;
 use super::schema;
+use crate::provider::limits::check_tools;
 use crate::provider::names::NameRule;
 use crate::provider::openai_chat::ToolChoiceSupport;
 use crate::provider::{ModelRequest, ProviderError, ProviderErrorKind, RequestHead, ThinkingLevel, ToolChoice};
@@ -31,6 +32,7 @@ const ENCRYPTED_REASONING: [&str; 1] = ["reasoning.encrypted_content"];
 /// `wire` stands for the profile: bodies of other wires are not taken over.
 pub(super) fn body(profile: &ResponsesProfile, wire: &str, request: &ModelRequest) -> Result<Bytes, ProviderError> {
     let head = &request.head;
+    check_tools(&profile.id, head.tools.len(), profile.max_tools)?;
     if head.extra.contains_key("input") {
         let mut out = BytesMut::new().writer();
         write_head(profile, head, &mut out).map_err(|error| unwritable(profile, &error))?;

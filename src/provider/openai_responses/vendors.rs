@@ -39,6 +39,8 @@ fn vendor(id: &'static str, base_url: &'static str, key_var: &'static str) -> Re
         cut_looks_complete: false,
         obfuscation: false,
         structured_output: true,
+        max_media_bytes: None,
+        max_tools: None,
         overflow_texts: Cow::Borrowed(&[]),
     }
 }
@@ -78,6 +80,8 @@ impl ResponsesProfile {
             documents: true,
             media_in_tool_results: true,
             obfuscation: true,
+            max_media_bytes: chat.max_media_bytes,
+            max_tools: chat.max_tools,
             ..vendor("openai", "https://api.openai.com/v1", "OPENAI_API_KEY")
         }
     }
