@@ -57,12 +57,16 @@ async fn a_tool_result_of_16_megabytes_and_arguments_of_5() {
 async fn a_tool_that_blocks_its_thread_does_not_keep_an_abort_waiting() {
     let model = ScriptedProvider::new([Reply::call("blocks", json!({})), Reply::text("fine")]);
     let (release, blocked) = std::sync::mpsc::channel::<()>();
-    let blocked = std::sync::Mutex::new(blocked);
-    let blocks = tool("blocks", move |_, cx| {
-        cx.agent().abort();
-        // Held up on its worker until the test lets go, deaf to the token.
-        let _ = blocked.lock().unwrap().recv_timeout(Duration::from_secs(10));
-        Box::pin(async { Ok("late".into()) })
+    let (begun, running) = tokio::sync::oneshot::channel();
+    let held = std::sync::Mutex::new(Some((blocked, begun)));
+    let blocks = tool("blocks", move |_, _| {
+        let (blocked, begun) = held.lock().unwrap().take().unwrap();
+        Box::pin(async move {
+            begun.send(()).unwrap();
+            // Holds up its worker until the test lets go, deaf to the token.
+            let _ = blocked.recv_timeout(Duration::from_secs(30));
+            Ok("late".into())
+        })
     });
     let agent = Agent::builder()
         .provider(model)
@@ -71,10 +75,14 @@ async fn a_tool_that_blocks_its_thread_does_not_keep_an_abort_waiting() {
         .cancel_grace(Duration::from_millis(20))
         .build()
         .unwrap();
+    let run = tokio::spawn(agent.run("Go"));
+    running.await.unwrap();
+    // From outside: what the blocked worker itself woke would wait in its own slot.
     let started = Instant::now();
-    let outcome = tokio::spawn(agent.run("Go")).await.unwrap().unwrap();
+    agent.abort();
+    let outcome = run.await.unwrap().unwrap();
     assert_eq!(outcome.stop, StopCause::Aborted);
-    assert!(started.elapsed() < Duration::from_secs(5), "{:?}", started.elapsed());
+    assert!(started.elapsed() < Duration::from_secs(20), "{:?}", started.elapsed());
     release.send(()).unwrap();
     assert_eq!(agent.run("Go on").await.unwrap().text, "fine");
 }
