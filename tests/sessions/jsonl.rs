@@ -333,7 +333,8 @@ async fn an_append_whose_future_is_dropped_is_done_or_not_done() {
         let batch = vec![turn(&format!("{n}a"), "a"), turn(&format!("{n}b"), "b")];
         {
             let mut append = Box::pin(store.append("s", version, batch.clone()));
-            assert!(futures::poll!(append.as_mut()).is_pending());
+            // Begun, and on a busy machine done.
+            let _ = futures::poll!(append.as_mut());
         }
         // The same again: stored once in any case.
         version = store.append("s", version, batch).await.unwrap();
