@@ -1,5 +1,5 @@
 //! An agent with one typed tool, streaming, on whatever model is at hand:
-//! `ANTHROPIC_API_KEY` or `OPENAI_API_KEY`, else a local OpenAI-compatible server, else a scripted model.
+//! `ANTHROPIC_API_KEY`, `OPENAI_API_KEY` or `GEMINI_API_KEY`, else a local OpenAI-compatible server, else a scripted model.
 //!
 //! `cargo run --example quickstart -- "What is the weather in Paris?"`
 
@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde_json::json;
 use zidane::provider::openai_chat::LocalServer;
 use zidane::testing::{Reply, ScriptedProvider};
-use zidane::{Agent, AgentBuilder, AgentEvent, Anthropic, OpenAiChat, tool_fn};
+use zidane::{Agent, AgentBuilder, AgentEvent, Anthropic, Gemini, OpenAiChat, tool_fn};
 
 #[derive(Deserialize, JsonSchema)]
 struct Weather {
@@ -64,6 +64,10 @@ async fn model() -> Result<AgentBuilder, Box<dyn Error>> {
         let model = named("gpt-6-luna");
         println!("# OpenAI, {model}");
         builder.provider(OpenAiChat::from_env()?).model(model)
+    } else if set("GEMINI_API_KEY") {
+        let model = named("gemini-3.5-flash");
+        println!("# Gemini, {model}");
+        builder.provider(Gemini::from_env()?).model(model)
     } else if let Some(server) = LocalServer::find().await {
         let model = named(&server.model);
         println!("# the local server at {}, {model}", server.base_url);
