@@ -31,6 +31,21 @@ const CUT: &str = "This call was not executed: the answer that made it was cut b
 /// How many reports of running tools may wait for the loop.
 const REPORTS_ROOM: usize = 32;
 
+/// How running tools report to the loop.
+pub(super) struct Channels {
+    reports: Reports,
+    progress: mpsc::Receiver<ToolProgress>,
+    nested: mpsc::Receiver<NestedReport>,
+}
+
+impl Default for Channels {
+    fn default() -> Self {
+        let (progress_sender, progress) = mpsc::channel(REPORTS_ROOM);
+        let (nested_sender, nested) = mpsc::channel(REPORTS_ROOM);
+        Self { reports: Reports { progress: progress_sender, nested: nested_sender }, progress, nested }
+    }
+}
+
 /// What the calls of a turn came to.
 #[derive(Default)]
 pub(super) struct BatchOut {
@@ -92,9 +107,8 @@ impl TurnLoop {
         let mut results = Vec::with_capacity(calls.len());
         let mut recorded = None;
         let mut batch_size = Some(calls.iter().filter(|call| call.ready.is_ok()).count() as u64);
-        let (progress_sender, mut progress) = mpsc::channel(REPORTS_ROOM);
-        let (nested_sender, mut nested) = mpsc::channel(REPORTS_ROOM);
-        let reports = Reports { progress: progress_sender, nested: nested_sender };
+        // Made once per run: nothing is in them between batches, since a settled call reports no more.
+        let Channels { reports, mut progress, mut nested } = self.channels.take().unwrap_or_default();
         for (number, calls) in segments(calls, cx.agent.options.tool_execution).into_iter().enumerate() {
             let calls = Arc::new(calls);
             let batch = batch_size.take().filter(|_| limited.is_none());
@@ -163,6 +177,7 @@ impl TurnLoop {
             }
             self.commit(number, staged).await?;
         }
+        self.channels = Some(Channels { reports, progress, nested });
         Ok((results, cx.time(recorded).await))
     }
 

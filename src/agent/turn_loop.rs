@@ -4,7 +4,7 @@ use std::sync::{Arc, PoisonError};
 use serde_json::Value;
 use uuid::Uuid;
 
-use super::batch::BatchOut;
+use super::batch::{BatchOut, Channels};
 use super::context::RunCx;
 use super::event::AgentEvent;
 use super::input_step::{BoundaryJob, BoundaryOut, prompt_blocks};
@@ -56,6 +56,7 @@ pub(super) struct TurnLoop {
     repairs: u32,
     /// The answer as a value.
     pub(super) value: Option<Value>,
+    pub(super) channels: Option<Channels>,
 }
 
 /// What came from outside at a boundary, and when.
@@ -98,6 +99,7 @@ impl TurnLoop {
             output,
             repairs: 0,
             value: None,
+            channels: None,
         }
     }
 
