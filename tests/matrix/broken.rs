@@ -175,11 +175,23 @@ async fn what_is_lost_or_changed_is_found() {
         texts.extend(["seen 2", "it broke", "17 °C", "A red square and a paper.", "9007199254740993", "iVBORw0KGgoC"]);
         texts.extend(["JVBERi0", "iVBORw0KGgoB"]);
         let states: &[&str] = match wire {
-            Wire::Anthropic => &["SigAnthropicOne1a", "SigAnthropicOne1b", "SigAnthropicOne3a", "I should look at all"],
+            Wire::Anthropic => &[
+                "SigAnthropicOne1a",
+                "SigAnthropicOne1b",
+                "SigAnthropicOne3a",
+                "SigAnthropicOne3e",
+                "I should look at all",
+            ],
             Wire::Chat => &[],
             Wire::Router => &["SigRouterOne1a", "SigRouterOne3a"],
-            Wire::Responses => &["SigResponsesOne1a", "msg_SigResponsesOne1m", "fc_SigResponsesOne1f0", "commentary"],
-            Wire::Gemini => &["SigGeminiOne1a", "SigGeminiOne2a", "SigGeminiOne3t"],
+            Wire::Responses => &[
+                "SigResponsesOne1a",
+                "msg_SigResponsesOne1m",
+                "fc_SigResponsesOne1f0",
+                "commentary",
+                "ws_SigResponsesOne3s",
+            ],
+            Wire::Gemini => &["SigGeminiOne1a", "SigGeminiOne2a", "SigGeminiOne3t", "print(3)", "printed 3"],
         };
         texts.extend(states);
         for text in texts {

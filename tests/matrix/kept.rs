@@ -78,6 +78,17 @@ fn assistant(end: End, request: &Value, turns: &[SessionTurn]) -> Vec<String> {
                 Block::Text(text)
                     if text.text.is_empty()
                         && !(end.wire == Wire::Gemini && own(end, text.signature.as_ref()).is_some()) => {}
+                // Items of the Responses wire go by their ids, which hold for one model.
+                Block::Opaque(opaque)
+                    if opaque.producer.as_str() == end.producer()
+                        && (end.wire != Wire::Responses || opaque.model == end.model()) =>
+                {
+                    let value = &opaque.value;
+                    let places =
+                        ["/id", "/content/0/encrypted_content", "/executableCode/code", "/codeExecutionResult/output"];
+                    let token = places.iter().find_map(|place| value.pointer(place)).unwrap();
+                    said.push((false, format!("does {}", token.as_str().unwrap())));
+                }
                 Block::Text(text) => said.push((false, format!("says {}", text.text))),
                 Block::ToolCall(call) => {
                     let name = names.get(call.name.as_str()).unwrap_or(&odd);
@@ -104,6 +115,7 @@ fn said_by_assistant(report: &Report) -> Vec<String> {
     let said = report.said.iter().filter_map(|said| match said {
         Said::Thinking(state) => Some(format!("thinks {state}")),
         Said::Text(text) => Some(format!("says {text}")),
+        Said::Own(token) => Some(format!("does {token}")),
         Said::Call { name, arguments, .. } => Some(format!("calls {name} {arguments}")),
         _ => None,
     });

@@ -132,7 +132,13 @@ pub(crate) async fn first(end: End) -> (String, Vec<Vec<u8>>) {
             ],
         ),
         say(2, "", "", vec![(ODD, json!({"n": 9_007_199_254_740_993_u64}))]),
-        say(3, "That was all.", "A red square and a paper.", Vec::new()),
+        Step::Say(Answer {
+            number: 3,
+            thinking: "That was all.",
+            text: "A red square and a paper.".into(),
+            searches: true,
+            ..Answer::default()
+        }),
         Step::Say(Answer {
             number: 4,
             thinking: "A long one.",

@@ -41,6 +41,8 @@ pub(crate) struct Answer {
     /// The answer stops in the middle of a call, and nothing more comes.
     pub(crate) stalls: bool,
     pub(crate) pauses: bool,
+    /// The provider used a tool of its own, where it has one.
+    pub(crate) searches: bool,
 }
 
 pub(crate) enum Step {
@@ -175,6 +177,17 @@ impl End {
             let data = self.state(answer.number, "b");
             block(json!({"type": "redacted_thinking", "data": data}), &[], true);
         }
+        if answer.searches {
+            let id = format!("srvtoolu_{}", self.state(answer.number, "s"));
+            let found = json!([{"type": "web_search_result", "url": "https://x.test", "title": "X",
+                "encrypted_content": self.state(answer.number, "e")}]);
+            block(
+                json!({"type": "server_tool_use", "id": id, "name": "web_search", "input": {"query": "x"}}),
+                &[],
+                true,
+            );
+            block(json!({"type": "web_search_tool_result", "tool_use_id": id, "content": found}), &[], true);
+        }
         if !answer.text.is_empty() {
             let delta = json!({"type": "text_delta", "text": answer.text});
             block(json!({"type": "text", "text": ""}), &[delta], true);
@@ -263,6 +276,12 @@ impl End {
                 "delta": answer.thinking});
             item(json!({"type": "reasoning", "id": id, "summary": []}), vec![delta], Some(done));
         }
+        if answer.searches {
+            let id = format!("ws_{}", self.state(answer.number, "s"));
+            let action = json!({"type": "search", "query": "x"});
+            let done = json!({"type": "web_search_call", "id": id, "status": "completed", "action": action});
+            item(done.clone(), Vec::new(), Some(done));
+        }
         if !answer.text.is_empty() {
             let id = format!("msg_{}", self.state(answer.number, "m"));
             let part = json!({"type": "output_text", "text": answer.text, "annotations": []});
@@ -297,6 +316,13 @@ impl End {
         let mut chunks = Vec::new();
         if !answer.thinking.is_empty() {
             chunks.push(json!([{"text": answer.thinking, "thought": true}]));
+        }
+        if answer.searches {
+            // Code and its output are readable, so that every model of the wire takes them.
+            let code = format!("print({})", answer.number);
+            chunks.push(json!([{"executableCode": {"language": "PYTHON", "code": code}}]));
+            let output = format!("printed {}", answer.number);
+            chunks.push(json!([{"codeExecutionResult": {"outcome": "OUTCOME_OK", "output": output}}]));
         }
         if !answer.text.is_empty() {
             chunks.push(json!([{ "text": answer.text }]));

@@ -200,6 +200,9 @@ impl<'a> Blocks<'a> {
             ResourceContent::Blob(data) => {
                 let declared = resource.media_type.as_deref();
                 match media::sniff(data).or(declared)? {
+                    PDF if self.family.media().document_fault(data).is_some() => {
+                        plain_text("[document left out: it has more bytes than are taken]".into())
+                    }
                     PDF if self.family.capabilities().documents_in_tool_results => {
                         Some(Block::Document { source: Source::Base64 { media_type: PDF, data }, title })
                     }

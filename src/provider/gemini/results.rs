@@ -85,6 +85,11 @@ impl<'a> Parts<'a> {
             ResourceContent::Text(text) => Some(Piece::Text(Cow::Borrowed(text))),
             ResourceContent::Blob(data) => {
                 let mime_type = media::sniff(data).or(resource.media_type.as_deref())?;
+                let limits = self.wire.media;
+                let fault = if is_image(mime_type) { limits.image_fault(data) } else { limits.document_fault(data) };
+                if let Some(fault) = fault {
+                    return Some(Piece::Text(Cow::Owned(format!("[{mime_type} left out: {fault}]"))));
+                }
                 let part = MediaPart::InlineData { mime_type, data };
                 match mime_type {
                     PDF if self.family.capabilities().documents => Some(Piece::Inside(part)),

@@ -186,6 +186,18 @@ fn assistant(r: &mut Report, place: &str, content: &[Value], open: &mut Open) {
                 let arguments = block["input"].clone();
                 r.said.push(Said::Call { id: id.to_owned(), name: name.to_owned(), arguments });
             }
+            Some("server_tool_use") => {
+                r.object(&place, block, &["type", "id", "name", "input"], &["caller"]);
+                let id = r.string(&place, &block["id"]);
+                let answered = content.get(at + 1..).unwrap_or_default().iter().any(|later| later["tool_use_id"] == id);
+                r.check(answered, || format!("{place}: without its server result"));
+                r.said.push(Said::Own(id.to_owned()));
+            }
+            Some("web_search_tool_result") => {
+                r.object(&place, block, &["type", "tool_use_id", "content"], &["caller"]);
+                let encrypted = r.string(&place, &block["content"][0]["encrypted_content"]);
+                r.said.push(Said::Own(encrypted.to_owned()));
+            }
             other => r.fault(format!("{place}: a block {other:?} in an assistant message")),
         }
     }

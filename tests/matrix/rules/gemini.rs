@@ -114,6 +114,14 @@ fn model(r: &mut Report, place: &str, parts: &[Value], content: usize) {
                 let arguments = value.get("args").cloned().unwrap_or_else(|| serde_json::json!({}));
                 Said::Call { id, name: name.to_owned(), arguments }
             }
+            "executableCode" => {
+                r.object(&place, value, &["language", "code"], &["id"]);
+                Said::Own(r.string(&place, &value["code"]).to_owned())
+            }
+            "codeExecutionResult" => {
+                r.object(&place, value, &["outcome", "output"], &["id"]);
+                Said::Own(r.string(&place, &value["output"]).to_owned())
+            }
             other => {
                 r.fault(format!("{place}: `{other}` in a model content"));
                 continue;

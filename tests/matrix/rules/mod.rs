@@ -23,6 +23,8 @@ pub(crate) enum Said {
     /// Reasoning, by what the vendor signed or encrypted.
     Thinking(String),
     Text(String),
+    /// A block of the provider's own tools, by what kind it is and what tells it from others.
+    Own(String),
     Call {
         id: String,
         name: String,

@@ -51,7 +51,8 @@ pub(crate) fn check(body: &Value) -> Report {
     for (at, item) in items.iter().enumerate() {
         let place = format!("input.{at}");
         let kind = item["type"].as_str().unwrap_or("message");
-        let own = kind == "function_call" || (kind == "message" && item["role"] == "assistant");
+        let own =
+            matches!(kind, "function_call" | "web_search_call") || (kind == "message" && item["role"] == "assistant");
         r.check(!reasoned || own || kind == "reasoning", || format!("{place}: reasoning leads to nothing"));
         reasoned = kind == "reasoning";
         if kind != "function_call_output" && kind != "function_call" {
@@ -62,6 +63,7 @@ pub(crate) fn check(body: &Value) -> Report {
             let prefix = match kind {
                 "reasoning" => "rs_",
                 "function_call" => "fc_",
+                "web_search_call" => "ws_",
                 _ => "msg_",
             };
             r.check(id.starts_with(prefix) && id.len() <= 64, || format!("{place}: the id `{id}`"));
@@ -109,6 +111,11 @@ pub(crate) fn check(body: &Value) -> Report {
                     }
                 }
                 r.said.push(Said::Result(id, text.join("\n"), media));
+            }
+            "web_search_call" => {
+                r.object(&place, item, &["type", "id", "status"], &["action"]);
+                let id = r.string(&place, &item["id"]);
+                r.said.push(Said::Own(id.to_owned()));
             }
             other => r.fault(format!("{place}: an item {other}")),
         }
