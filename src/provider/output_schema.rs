@@ -1,7 +1,10 @@
-use serde_json::{Map, Value};
+#[cfg(any(feature = "anthropic", feature = "openai"))]
+use serde_json::Map;
+use serde_json::Value;
 
 /// Keywords that strict output modes refuse, by the vendors' lists of 2026. What they say moves into the description; the
 /// answer is checked against the real schema in any case.
+#[cfg(any(feature = "anthropic", feature = "openai"))]
 const REFUSED: [&str; 20] = [
     "not",
     "if",
@@ -24,6 +27,7 @@ const REFUSED: [&str; 20] = [
     "uniqueItems",
     "prefixItems",
 ];
+#[cfg(any(feature = "anthropic", feature = "openai"))]
 const MAX_DEPTH: usize = 64;
 
 /// The schema that a model's final answer is held to.
@@ -44,11 +48,13 @@ impl OutputSchema {
 
     /// The schema as strict output modes take it: every object closed, nothing of what they refuse. With `all_required`,
     /// every property is required, as OpenAI's strict mode wants it, and what was optional may be null.
+    #[cfg(any(feature = "anthropic", feature = "openai"))]
     pub(crate) fn closed(&self, all_required: bool) -> Value {
         close(&self.schema, all_required, MAX_DEPTH)
     }
 }
 
+#[cfg(any(feature = "anthropic", feature = "openai"))]
 fn close(schema: &Value, all_required: bool, depth: usize) -> Value {
     let Value::Object(map) = schema else { return schema.clone() };
     // Deeper than any wire takes: what is left out is still checked.
@@ -92,6 +98,7 @@ fn close(schema: &Value, all_required: bool, depth: usize) -> Value {
     Value::Object(out)
 }
 
+#[cfg(any(feature = "anthropic", feature = "openai"))]
 fn require_all(object: &mut Map<String, Value>) {
     let required: Vec<Value> = object.get("required").and_then(Value::as_array).cloned().unwrap_or_default();
     let Some(properties) = object.get_mut("properties").and_then(Value::as_object_mut) else { return };
@@ -105,7 +112,7 @@ fn require_all(object: &mut Map<String, Value>) {
     object.insert("required".to_owned(), Value::Array(names));
 }
 
-#[cfg(test)]
+#[cfg(all(test, any(feature = "anthropic", feature = "openai")))]
 mod tests {
     use super::*;
     use serde_json::json;
