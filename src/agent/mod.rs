@@ -6,8 +6,10 @@
 //!
 #![doc = include_str!("scenarios.md")]
 
+mod accounts;
 mod assemble;
 mod batch;
+mod begin;
 mod builder;
 mod commit_step;
 mod context;

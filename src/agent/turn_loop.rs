@@ -1,5 +1,5 @@
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
 
 use serde_json::Value;
 use uuid::Uuid;
@@ -11,20 +11,15 @@ use super::input_step::{BoundaryJob, BoundaryOut, prompt_blocks};
 use super::model_step::{Continuation, ModelEnd, ModelJob, ModelOut};
 use super::outcome::{Denial, RunErrorKind, StopCause};
 use super::seam::{Done, Seam, SeamError};
-use super::start_step::StartJob;
 use super::structured::Output;
-use super::vision::Description;
 use crate::control::{Halt, QueueKind, QueuedMessage};
 use crate::durable::DurableRun;
-use crate::hooks::{
-    AgentStart, AgentStartCx, QueueUpdate, QueueUpdateCx, SessionRepaired, SessionRepairedCx, SteerInject,
-    SteerInjectCx, ToolStateLoadFailed, ToolStateLoadFailedCx, TurnAfter, TurnAfterCx, TurnUsageHook, TurnUsageHookCx,
-};
+use crate::hooks::{QueueUpdate, QueueUpdateCx, SteerInject, SteerInjectCx, TurnAfter, TurnAfterCx};
 use crate::provider::{HistoryTurn, ProviderError, RequestHead};
-use crate::session::{child_id, repair};
+use crate::session::child_id;
 use crate::types::{
     AgentStats, Extra, PendingCall, Prompt, Role, SessionContentBlock, SessionTurn, Timestamp, TurnFinishReason,
-    TurnOrigin, TurnUsage, UsageKind,
+    TurnOrigin, TurnUsage,
 };
 
 const CONTINUE: &str = "Please continue.";
@@ -51,9 +46,9 @@ pub(super) struct TurnLoop {
     continued_empty: bool,
     /// A paused turn goes back as it is; no text may come between.
     unresolved: bool,
-    output: Option<Output>,
+    pub(super) output: Option<Output>,
     /// Tries at structured output after the first.
-    repairs: u32,
+    pub(super) repairs: u32,
     /// The answer as a value.
     pub(super) value: Option<Value>,
     pub(super) channels: Option<Channels>,
@@ -61,9 +56,9 @@ pub(super) struct TurnLoop {
 
 /// What came from outside at a boundary, and when.
 #[derive(Default)]
-struct Boundary {
-    at: Timestamp,
-    input: BoundaryOut,
+pub(super) struct Boundary {
+    pub(super) at: Timestamp,
+    pub(super) input: BoundaryOut,
 }
 
 /// What the loop does after a turn.
@@ -213,110 +208,6 @@ impl TurnLoop {
         self.max_turns.is_some_and(|max| self.number >= max)
     }
 
-    /// Everything before the first turn. `Some` when the run is over already.
-    async fn begin(&mut self, prompt: Prompt) -> Result<Option<StopCause>, RunErrorKind> {
-        let cx = Arc::clone(&self.cx);
-        let blocks = prompt_blocks(prompt);
-        if cx.firing.has::<AgentStart>() {
-            cx.firing.observe::<AgentStart>(&mut AgentStartCx::new(&cx.firing.base, &blocks)).await;
-        }
-        // Checked before anything is stored, sent or recorded.
-        self.check(&blocks)?;
-        self.load_state().await?;
-        let native = cx.agent.provider.capabilities(&self.head.model).native_structured_output;
-        let instruction = self.output.as_ref().filter(|_| !native).map(Output::instruction);
-        let session_turns = cx.agent.session.len();
-        let start = StartJob { cx: Arc::clone(&cx), prompt: blocks, session_turns, instruction };
-        let started = self.step(start).await?;
-        let at = cx.time(started.at).await;
-        if let Some((hook, message)) = started.out.failed {
-            return Err(RunErrorKind::Hook { hook, message });
-        }
-        if started.out.system != self.head.system {
-            Arc::make_mut(&mut self.head).system = started.out.system;
-        }
-        self.repair(at).await;
-        if started.out.prompt.is_empty() {
-            return self.begin_without_prompt().await;
-        }
-        let id = self.uuid();
-        self.push(self.turn(id, Role::User, TurnOrigin::Prompt, started.out.prompt, at));
-        Ok(None)
-    }
-
-    /// Without a prompt the run answers what the conversation ends in, or what waits in the queues.
-    async fn begin_without_prompt(&mut self) -> Result<Option<StopCause>, RunErrorKind> {
-        let history = self.cx.agent.session.history();
-        let open = match history.last() {
-            None => false,
-            Some(last) => {
-                last.role == Role::User
-                    || (last.finish_reason == Some(TurnFinishReason::Pause)
-                        && self.cx.agent.provider.resume(last) != crate::provider::Resume::UserText)
-            }
-        };
-        drop(history);
-        if open {
-            return Ok(None);
-        }
-        let Boundary { at, input } = self.boundary(true).await?;
-        if !input.steering.is_empty() {
-            self.deliver(QueueKind::Steering, input.steering, at).await?;
-            return Ok(None);
-        }
-        match input.follow_up {
-            Some(message) => {
-                self.deliver(QueueKind::FollowUp, vec![message], at).await?;
-                Ok(None)
-            }
-            None => Err(RunErrorKind::NothingToDo),
-        }
-    }
-
-    async fn load_state(&self) -> Result<(), RunErrorKind> {
-        let cx = &self.cx;
-        let Err(error) = cx.agent.tool_state.load().await else { return Ok(()) };
-        let text = error.to_string();
-        if cx.firing.has::<ToolStateLoadFailed>() {
-            let mut hook_cx = ToolStateLoadFailedCx::new(&cx.firing.base, &text);
-            cx.firing.observe::<ToolStateLoadFailed>(&mut hook_cx).await;
-        } else {
-            eprintln!("zidane: tool state could not be loaded: {text}");
-        }
-        match cx.agent.options.load_failure {
-            super::LoadFailure::FailRun => Err(RunErrorKind::ToolState(text)),
-            super::LoadFailure::ContinueEmpty => Ok(()),
-        }
-    }
-
-    /// Checks that a user turn can be sent. Images need not, where another model describes them.
-    fn check(&self, blocks: &[SessionContentBlock]) -> Result<(), RunErrorKind> {
-        let agent = &self.cx.agent;
-        let model = &self.head.model;
-        let described = agent.options.vision.is_some() && !agent.provider.capabilities(model).images;
-        let checked = if described {
-            let seen = |block: &&SessionContentBlock| !matches!(block, SessionContentBlock::Image(_));
-            let rest: Vec<_> = blocks.iter().filter(seen).cloned().collect();
-            agent.provider.check(model, &rest)
-        } else {
-            agent.provider.check(model, blocks)
-        };
-        checked.map_err(provider_error)
-    }
-
-    /// Settles what an earlier run left open.
-    async fn repair(&self, at: Timestamp) {
-        let cx = &self.cx;
-        let kept = cx.agent.session.take_results();
-        let repaired = repair(&cx.agent.session.history(), kept, &cx.info.run_id, at);
-        let Some(repaired) = repaired else { return };
-        self.push(repaired.turn);
-        if cx.firing.has::<SessionRepaired>() {
-            let mut hook_cx = SessionRepairedCx::new(&cx.firing.base, &repaired.answered, &[]);
-            cx.firing.observe::<SessionRepaired>(&mut hook_cx).await;
-        }
-    }
-
     pub(super) async fn step<J: super::seam::Job>(&self, job: J) -> Result<Done<J::Out>, RunErrorKind> {
         let done = self.seam.one(job).await.map_err(step_error)?;
         self.cx.firing.base.replaying.store(done.replayed, Ordering::Relaxed);
@@ -324,7 +215,7 @@ impl TurnLoop {
     }
 
     /// Reads what came from outside. Without a record to keep, nothing is done when nothing waits.
-    async fn boundary(&mut self, ending: bool) -> Result<Boundary, RunErrorKind> {
+    pub(super) async fn boundary(&mut self, ending: bool) -> Result<Boundary, RunErrorKind> {
         let handle = &self.cx.agent.handle;
         let news = handle.has_queued(QueueKind::Steering)
             || handle.halt().is_some()
@@ -340,7 +231,7 @@ impl TurnLoop {
     }
 
     /// Makes turns of queued messages, then takes them off their queue.
-    async fn deliver(
+    pub(super) async fn deliver(
         &mut self,
         kind: QueueKind,
         messages: Vec<QueuedMessage>,
@@ -430,66 +321,6 @@ impl TurnLoop {
             Some(failure) => Err(failure),
             None => Ok(self.after_turn(turn.as_deref(), finish, resume, &batch, at)),
         }
-    }
-
-    /// Files what descriptions of images used, and keeps them: on a replay nobody asked for them here.
-    fn record_visions(&mut self, turn_id: Uuid, visions: Vec<Description>) {
-        for vision in visions {
-            self.cx.agent.stand_ins.lock().unwrap_or_else(PoisonError::into_inner).learn(&vision);
-            let usage = TurnUsage {
-                tokens: vision.usage.tokens,
-                cost: vision.cost,
-                model_id: vision.model_id,
-                requested_model: vision.requested_model,
-                provider: vision.provider,
-                finish_reason: Some(TurnFinishReason::Stop),
-                kind: UsageKind::Vision,
-                complete: true,
-                attempts: 1,
-                ..self.usage_base(turn_id)
-            };
-            self.cx.meter.count_side(&usage);
-            self.stats.push_turn(usage);
-        }
-    }
-
-    /// The part of a usage entry that says whose it is.
-    fn usage_base(&self, turn_id: Uuid) -> TurnUsage {
-        TurnUsage {
-            run_id: (*self.cx.info.run_id).to_owned(),
-            turn_id: turn_id.to_string(),
-            parent_run_id: self.cx.info.parent_run_id.as_deref().map(ToOwned::to_owned),
-            depth: self.cx.info.depth,
-            ..TurnUsage::default()
-        }
-    }
-
-    /// Files what the turn used; `None` when nothing was sent.
-    async fn record_usage(&mut self, turn_id: Uuid, out: &ModelOut) -> Option<TurnUsage> {
-        if out.attempts == 0 {
-            return None;
-        }
-        let usage = TurnUsage {
-            tokens: out.tokens,
-            cost: out.cost,
-            model_id: out.model_id.clone(),
-            requested_model: out.requested_model.clone(),
-            provider: out.provider.clone(),
-            finish_reason: out.finish,
-            raw_finish_reason: out.raw_finish.clone(),
-            kind: if self.repairs > 0 && self.value.is_none() { UsageKind::Repair } else { UsageKind::Turn },
-            complete: out.complete,
-            attempts: out.attempts,
-            ..self.usage_base(turn_id)
-        };
-        self.cx.meter.count_turn(&usage);
-        self.stats.push_turn(usage.clone());
-        let firing = &self.cx.firing;
-        if firing.has::<TurnUsageHook>() {
-            let mut hook_cx = TurnUsageHookCx::new(&firing.base, &usage, &self.stats);
-            firing.observe::<TurnUsageHook>(&mut hook_cx).await;
-        }
-        Some(usage)
     }
 
     /// Stores the assistant turn, before any of its calls starts. A cut turn with nothing in it is not stored, nor is
@@ -596,7 +427,7 @@ impl TurnLoop {
     }
 }
 
-fn provider_error(error: ProviderError) -> RunErrorKind {
+pub(super) fn provider_error(error: ProviderError) -> RunErrorKind {
     RunErrorKind::Provider(Box::new(error))
 }
 

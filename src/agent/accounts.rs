@@ -1,0 +1,71 @@
+use std::sync::PoisonError;
+
+use uuid::Uuid;
+
+use super::model_step::ModelOut;
+use super::turn_loop::TurnLoop;
+use super::vision::Description;
+use crate::hooks::{TurnUsageHook, TurnUsageHookCx};
+use crate::types::{TurnFinishReason, TurnUsage, UsageKind};
+
+impl TurnLoop {
+    /// Files what descriptions of images used, and keeps them: on a replay nobody asked for them here.
+    pub(super) fn record_visions(&mut self, turn_id: Uuid, visions: Vec<Description>) {
+        for vision in visions {
+            self.cx.agent.stand_ins.lock().unwrap_or_else(PoisonError::into_inner).learn(&vision);
+            let usage = TurnUsage {
+                tokens: vision.usage.tokens,
+                cost: vision.cost,
+                model_id: vision.model_id,
+                requested_model: vision.requested_model,
+                provider: vision.provider,
+                finish_reason: Some(TurnFinishReason::Stop),
+                kind: UsageKind::Vision,
+                complete: true,
+                attempts: 1,
+                ..self.usage_base(turn_id)
+            };
+            self.cx.meter.count_side(&usage);
+            self.stats.push_turn(usage);
+        }
+    }
+
+    /// The part of a usage entry that says whose it is.
+    fn usage_base(&self, turn_id: Uuid) -> TurnUsage {
+        TurnUsage {
+            run_id: (*self.cx.info.run_id).to_owned(),
+            turn_id: turn_id.to_string(),
+            parent_run_id: self.cx.info.parent_run_id.as_deref().map(ToOwned::to_owned),
+            depth: self.cx.info.depth,
+            ..TurnUsage::default()
+        }
+    }
+
+    /// Files what the turn used; `None` when nothing was sent.
+    pub(super) async fn record_usage(&mut self, turn_id: Uuid, out: &ModelOut) -> Option<TurnUsage> {
+        if out.attempts == 0 {
+            return None;
+        }
+        let usage = TurnUsage {
+            tokens: out.tokens,
+            cost: out.cost,
+            model_id: out.model_id.clone(),
+            requested_model: out.requested_model.clone(),
+            provider: out.provider.clone(),
+            finish_reason: out.finish,
+            raw_finish_reason: out.raw_finish.clone(),
+            kind: if self.repairs > 0 && self.value.is_none() { UsageKind::Repair } else { UsageKind::Turn },
+            complete: out.complete,
+            attempts: out.attempts,
+            ..self.usage_base(turn_id)
+        };
+        self.cx.meter.count_turn(&usage);
+        self.stats.push_turn(usage.clone());
+        let firing = &self.cx.firing;
+        if firing.has::<TurnUsageHook>() {
+            let mut hook_cx = TurnUsageHookCx::new(&firing.base, &usage, &self.stats);
+            firing.observe::<TurnUsageHook>(&mut hook_cx).await;
+        }
+        Some(usage)
+    }
+}

@@ -1,0 +1,119 @@
+use std::sync::Arc;
+
+use super::input_step::prompt_blocks;
+use super::outcome::{RunErrorKind, StopCause};
+use super::start_step::StartJob;
+use super::structured::Output;
+use super::turn_loop::{Boundary, TurnLoop, provider_error};
+use crate::control::QueueKind;
+use crate::hooks::{
+    AgentStart, AgentStartCx, SessionRepaired, SessionRepairedCx, ToolStateLoadFailed, ToolStateLoadFailedCx,
+};
+use crate::session::repair;
+use crate::types::{Prompt, Role, SessionContentBlock, Timestamp, TurnFinishReason, TurnOrigin};
+
+impl TurnLoop {
+    /// Everything before the first turn. `Some` when the run is over already.
+    pub(super) async fn begin(&mut self, prompt: Prompt) -> Result<Option<StopCause>, RunErrorKind> {
+        let cx = Arc::clone(&self.cx);
+        let blocks = prompt_blocks(prompt);
+        if cx.firing.has::<AgentStart>() {
+            cx.firing.observe::<AgentStart>(&mut AgentStartCx::new(&cx.firing.base, &blocks)).await;
+        }
+        // Checked before anything is stored, sent or recorded.
+        self.check(&blocks)?;
+        self.load_state().await?;
+        let native = cx.agent.provider.capabilities(&self.head.model).native_structured_output;
+        let instruction = self.output.as_ref().filter(|_| !native).map(Output::instruction);
+        let session_turns = cx.agent.session.len();
+        let start = StartJob { cx: Arc::clone(&cx), prompt: blocks, session_turns, instruction };
+        let started = self.step(start).await?;
+        let at = cx.time(started.at).await;
+        if let Some((hook, message)) = started.out.failed {
+            return Err(RunErrorKind::Hook { hook, message });
+        }
+        if started.out.system != self.head.system {
+            Arc::make_mut(&mut self.head).system = started.out.system;
+        }
+        self.repair(at).await;
+        if started.out.prompt.is_empty() {
+            return self.begin_without_prompt().await;
+        }
+        let id = self.uuid();
+        self.push(self.turn(id, Role::User, TurnOrigin::Prompt, started.out.prompt, at));
+        Ok(None)
+    }
+
+    /// Without a prompt the run answers what the conversation ends in, or what waits in the queues.
+    async fn begin_without_prompt(&mut self) -> Result<Option<StopCause>, RunErrorKind> {
+        let history = self.cx.agent.session.history();
+        let open = match history.last() {
+            None => false,
+            Some(last) => {
+                last.role == Role::User
+                    || (last.finish_reason == Some(TurnFinishReason::Pause)
+                        && self.cx.agent.provider.resume(last) != crate::provider::Resume::UserText)
+            }
+        };
+        drop(history);
+        if open {
+            return Ok(None);
+        }
+        let Boundary { at, input } = self.boundary(true).await?;
+        if !input.steering.is_empty() {
+            self.deliver(QueueKind::Steering, input.steering, at).await?;
+            return Ok(None);
+        }
+        match input.follow_up {
+            Some(message) => {
+                self.deliver(QueueKind::FollowUp, vec![message], at).await?;
+                Ok(None)
+            }
+            None => Err(RunErrorKind::NothingToDo),
+        }
+    }
+
+    async fn load_state(&self) -> Result<(), RunErrorKind> {
+        let cx = &self.cx;
+        let Err(error) = cx.agent.tool_state.load().await else { return Ok(()) };
+        let text = error.to_string();
+        if cx.firing.has::<ToolStateLoadFailed>() {
+            let mut hook_cx = ToolStateLoadFailedCx::new(&cx.firing.base, &text);
+            cx.firing.observe::<ToolStateLoadFailed>(&mut hook_cx).await;
+        } else {
+            eprintln!("zidane: tool state could not be loaded: {text}");
+        }
+        match cx.agent.options.load_failure {
+            super::LoadFailure::FailRun => Err(RunErrorKind::ToolState(text)),
+            super::LoadFailure::ContinueEmpty => Ok(()),
+        }
+    }
+
+    /// Checks that a user turn can be sent. Images need not, where another model describes them.
+    pub(super) fn check(&self, blocks: &[SessionContentBlock]) -> Result<(), RunErrorKind> {
+        let agent = &self.cx.agent;
+        let model = &self.head.model;
+        let described = agent.options.vision.is_some() && !agent.provider.capabilities(model).images;
+        let checked = if described {
+            let seen = |block: &&SessionContentBlock| !matches!(block, SessionContentBlock::Image(_));
+            let rest: Vec<_> = blocks.iter().filter(seen).cloned().collect();
+            agent.provider.check(model, &rest)
+        } else {
+            agent.provider.check(model, blocks)
+        };
+        checked.map_err(provider_error)
+    }
+
+    /// Settles what an earlier run left open.
+    async fn repair(&self, at: Timestamp) {
+        let cx = &self.cx;
+        let kept = cx.agent.session.take_results();
+        let repaired = repair(&cx.agent.session.history(), kept, &cx.info.run_id, at);
+        let Some(repaired) = repaired else { return };
+        self.push(repaired.turn);
+        if cx.firing.has::<SessionRepaired>() {
+            let mut hook_cx = SessionRepairedCx::new(&cx.firing.base, &repaired.answered, &[]);
+            cx.firing.observe::<SessionRepaired>(&mut hook_cx).await;
+        }
+    }
+}
