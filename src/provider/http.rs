@@ -251,7 +251,7 @@ impl Http {
 
 /// The client of the process. A second one without certificate roots serves plain addresses: reading the system's
 /// roots costs milliseconds that a local server need not pay.
-async fn shared_client(plain: bool) -> Result<reqwest::Client, String> {
+pub(crate) async fn shared_client(plain: bool) -> Result<reqwest::Client, String> {
     static TLS: OnceLock<reqwest::Client> = OnceLock::new();
     static PLAIN: OnceLock<reqwest::Client> = OnceLock::new();
     let slot = if plain { &PLAIN } else { &TLS };

@@ -3,6 +3,7 @@ use std::time::Duration;
 use futures::future::join_all;
 use serde::Deserialize;
 
+use super::super::http::shared_client;
 use super::OpenAiChat;
 
 /// Where local servers listen by default: llama.cpp (new and old), Ollama, LM Studio, vLLM.
@@ -41,15 +42,15 @@ impl LocalServer {
             Ok(url) if !url.trim().is_empty() => vec![url.trim().to_owned()],
             _ => PORTS.iter().map(|port| format!("http://127.0.0.1:{port}/v1")).collect(),
         };
-        let client = reqwest::Client::builder().timeout(PATIENCE).tcp_nodelay(true).build().ok()?;
-        let asked = addresses.iter().map(|address| Self::ask(&client, address));
+        let asked = addresses.iter().map(|address| Self::ask(address));
         join_all(asked).await.into_iter().flatten().next()
     }
 
-    async fn ask(client: &reqwest::Client, address: &str) -> Option<Self> {
+    async fn ask(address: &str) -> Option<Self> {
+        let client = shared_client(address.starts_with("http:")).await.ok()?;
         let address = address.trim_end_matches('/');
         let base_url = if address.ends_with("/v1") { address.to_owned() } else { format!("{address}/v1") };
-        let response = client.get(format!("{base_url}/models")).send().await.ok()?;
+        let response = client.get(format!("{base_url}/models")).timeout(PATIENCE).send().await.ok()?;
         let body = response.error_for_status().ok()?.bytes().await.ok()?;
         let models: Models = serde_json::from_slice(&body).ok()?;
         let model = models.data.into_iter().next()?.id;
