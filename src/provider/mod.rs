@@ -6,11 +6,17 @@
 #[cfg(feature = "anthropic")]
 mod anthropic;
 #[cfg(feature = "http")]
-#[allow(dead_code, reason = "used by the wires")]
+#[cfg_attr(
+    not(all(feature = "anthropic", feature = "openai", feature = "gemini")),
+    allow(dead_code, reason = "each wire uses its part")
+)]
 mod arguments;
 mod capabilities;
 #[cfg(feature = "http")]
-#[allow(dead_code, reason = "used by the wires")]
+#[cfg_attr(
+    not(all(feature = "anthropic", feature = "openai", feature = "gemini")),
+    allow(dead_code, reason = "each wire uses its part")
+)]
 mod delay;
 #[cfg(feature = "openai")]
 mod delta_shape;
@@ -20,20 +26,38 @@ mod event;
 mod gemini;
 mod history;
 #[cfg(feature = "http")]
-#[allow(dead_code, reason = "used by the wires")]
+#[cfg_attr(
+    not(all(feature = "anthropic", feature = "openai", feature = "gemini")),
+    allow(dead_code, reason = "each wire uses its part")
+)]
 mod http;
 #[cfg(feature = "http")]
-#[allow(dead_code, reason = "used by the wires")]
+#[cfg_attr(
+    not(all(feature = "anthropic", feature = "openai", feature = "gemini")),
+    allow(dead_code, reason = "each wire uses its part")
+)]
 mod json_string;
 #[cfg(feature = "http")]
-#[allow(dead_code, reason = "used by the wires")]
+#[cfg_attr(
+    not(all(feature = "anthropic", feature = "openai", feature = "gemini")),
+    allow(dead_code, reason = "each wire uses its part")
+)]
 mod lenient;
 #[cfg(feature = "http")]
-#[allow(dead_code, reason = "used by the wires")]
+#[cfg_attr(
+    not(all(feature = "anthropic", feature = "openai", feature = "gemini")),
+    allow(dead_code, reason = "each wire uses its part")
+)]
 mod limits;
-#[allow(dead_code, reason = "used by the wires")]
+#[cfg_attr(
+    not(all(feature = "anthropic", feature = "openai", feature = "gemini")),
+    allow(dead_code, reason = "each wire uses its part")
+)]
 mod media;
-#[allow(dead_code, reason = "used by the wires")]
+#[cfg_attr(
+    not(all(feature = "anthropic", feature = "openai", feature = "gemini")),
+    allow(dead_code, reason = "each wire uses its part")
+)]
 mod names;
 #[cfg(feature = "openai")]
 pub mod openai_chat;
@@ -41,23 +65,38 @@ pub mod openai_chat;
 mod openai_error;
 #[cfg(feature = "openai")]
 pub mod openai_responses;
-#[allow(dead_code, reason = "used by the wires")]
+#[cfg_attr(
+    not(all(feature = "anthropic", feature = "openai", feature = "gemini")),
+    allow(dead_code, reason = "each wire uses its part")
+)]
 mod outgoing;
 mod output_schema;
 mod prices;
 mod request;
 mod retry;
 #[cfg(feature = "http")]
-#[allow(dead_code, reason = "used by the wires")]
+#[cfg_attr(
+    not(all(feature = "anthropic", feature = "openai", feature = "gemini")),
+    allow(dead_code, reason = "each wire uses its part")
+)]
 mod root_schema;
-#[allow(dead_code, reason = "used by the wires")]
+#[cfg_attr(
+    not(all(feature = "anthropic", feature = "openai", feature = "gemini")),
+    allow(dead_code, reason = "each wire uses its part")
+)]
 mod secret;
 pub mod sse;
 #[cfg(feature = "http")]
-#[allow(dead_code, reason = "used by the wires")]
+#[cfg_attr(
+    not(all(feature = "anthropic", feature = "openai", feature = "gemini")),
+    allow(dead_code, reason = "each wire uses its part")
+)]
 mod vendor_words;
 #[cfg(feature = "http")]
-#[allow(dead_code, reason = "used by the wires")]
+#[cfg_attr(
+    not(all(feature = "anthropic", feature = "openai", feature = "gemini")),
+    allow(dead_code, reason = "each wire uses its part")
+)]
 mod wire;
 
 use std::pin::Pin;

@@ -60,7 +60,6 @@ pub(crate) trait NestedCalls: Send + Sync {
 
 /// What a call leaves behind beside its result.
 #[derive(Debug)]
-#[allow(dead_code, reason = "read by the loop")]
 pub(crate) struct Settlement {
     pub(crate) outcome: Option<ToolOutcome>,
     /// To be committed if the body ended well.
@@ -306,7 +305,6 @@ impl ToolContext {
     }
 
     /// Ends the call: nothing can be added from here on, and every update sent is in the channel.
-    #[allow(dead_code, reason = "used by the loop")]
     pub(crate) fn seal(&self) -> Settlement {
         let outcome = {
             let mut report = self.report();

@@ -59,7 +59,6 @@ impl ToolError {
     }
 
     /// What the model reads when it knows the tool by this name.
-    #[allow(dead_code, reason = "used by the loop")]
     pub(crate) fn for_model(&self, name: &str) -> Cow<'_, str> {
         match &self.model {
             Some(text) => Cow::Borrowed(text),

@@ -42,8 +42,7 @@ use async_trait::async_trait;
 use serde_json::Value;
 
 pub use closure::{ToolFn, tool_fn, tool_fn_blocking, tool_fn_value};
-#[allow(unused_imports, reason = "built and settled by the loop")]
-pub(crate) use context::{NestedCalls, Settlement, ToolContextParts};
+pub(crate) use context::{NestedCalls, ToolContextParts};
 pub use context::{ToolContext, ToolProgress, ToolUpdate};
 pub use error::{ToolError, ToolResultExt};
 pub use extensions::Extensions;

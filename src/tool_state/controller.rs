@@ -144,7 +144,6 @@ impl ToolStateController {
     }
 
     /// Applies ops whose commit is on record, without the store.
-    #[allow(dead_code, reason = "for resumed durable runs")]
     pub(crate) fn replay(&self, ops: &[ToolStateOp]) {
         self.live().snapshot.apply(ops);
     }
