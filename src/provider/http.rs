@@ -1,6 +1,5 @@
 //! The HTTP that the wires share: one client, timeouts, headers, and what a response looks like to a decoder.
 
-use std::error::Error as _;
 use std::fmt;
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
@@ -10,16 +9,19 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::stream::{self, BoxStream};
 use futures::{Stream, StreamExt as _};
-use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
+use reqwest::Url;
+use reqwest::header::{ACCEPT, HeaderMap, HeaderName, HeaderValue, LOCATION, USER_AGENT};
 use reqwest::redirect::Policy;
 use tokio::time::{Instant, Sleep};
 
+use super::link::{self, LinkBody, LinkError};
 use super::{ProviderError, ProviderErrorKind, ReaderAway, RequestContext, Secret, WireRequest, WireResponse};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const MAX_REDIRECTS: usize = 5;
 const MAX_ERROR_BODY: usize = 1024 * 1024;
 const EXCERPT_BYTES: usize = 512;
+const AGENT: &str = concat!("zidane/", env!("CARGO_PKG_VERSION"));
 
 /// A response as the network gave it, before anything is decoded.
 pub struct RawResponse {
@@ -175,8 +177,8 @@ impl Http {
     }
 
     /// Parses an address.
-    pub(crate) fn url(&self, url: &str) -> Result<reqwest::Url, ProviderError> {
-        match reqwest::Url::parse(url) {
+    pub(crate) fn url(&self, url: &str) -> Result<Url, ProviderError> {
+        match Url::parse(url) {
             Ok(url) if matches!(url.scheme(), "http" | "https") && url.has_host() => Ok(url),
             _ => Err(self.origin.error(ProviderErrorKind::Invalid, "the base URL is not an http(s) address")),
         }
@@ -203,36 +205,30 @@ impl Http {
     /// Posts a body and waits for the head of the response. Never retries.
     pub(crate) async fn post(
         &self,
-        url: &reqwest::Url,
+        url: &Url,
         headers: &HeaderMap,
         body: Bytes,
         cx: &RequestContext,
     ) -> Result<RawResponse, ProviderError> {
-        let client = match &self.options.client {
-            Some(client) => client.clone(),
-            None => shared_client(url.scheme() == "http")
-                .await
-                .map_err(|error| self.origin.error(ProviderErrorKind::Transport, error))?,
-        };
         if let Some(observer) = &cx.observer {
             let shown = shown_headers(headers);
             observer.request(&WireRequest { url: &shown_url(url), headers: &shown, body_bytes: body.len() });
         }
         let started = Instant::now();
-        let sent = client.post(url.clone()).headers(headers.clone()).body(body).send();
-        let response = match tokio::time::timeout(self.options.first_byte_timeout, sent).await {
-            Ok(Ok(response)) => response,
-            Ok(Err(error)) => return Err(self.origin.scrub(send_error(&self.origin, error))),
+        let response = match tokio::time::timeout(self.options.first_byte_timeout, self.send(url, headers, body)).await
+        {
+            Ok(sent) => sent?,
             Err(_) => {
                 let message = format!("no response within {:?}", self.options.first_byte_timeout);
                 return Err(self.origin.error(ProviderErrorKind::Timeout, message));
             }
         };
-        let status = response.status().as_u16();
+        let Sent { status, headers, body } = response;
+        let status = status.as_u16();
         let text = |value: &HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
-        let headers = response.headers().iter().map(|(name, value)| (name.as_str().to_owned(), text(value))).collect();
+        let headers = headers.iter().map(|(name, value)| (name.as_str().to_owned(), text(value))).collect();
         let body = IdleBody {
-            inner: response.bytes_stream().boxed(),
+            inner: body,
             idle: self.options.idle_timeout,
             sleep: None,
             sleeper: None,
@@ -246,6 +242,67 @@ impl Http {
             observer.response(&WireResponse { status, request_id, elapsed: started.elapsed() });
         }
         Ok(response)
+    }
+
+    async fn send(&self, url: &Url, headers: &HeaderMap, body: Bytes) -> Result<Sent, ProviderError> {
+        if self.options.client.is_none() && link::serves(url) {
+            return self.send_plain(url.clone(), headers, body).await;
+        }
+        let client = match &self.options.client {
+            Some(client) => client.clone(),
+            None => shared_client(url.scheme() == "http")
+                .await
+                .map_err(|error| self.origin.error(ProviderErrorKind::Transport, error))?,
+        };
+        let sent = client.post(url.clone()).headers(headers.clone()).body(body).send();
+        let mut response = sent.await.map_err(|error| self.origin.scrub(send_error(&self.origin, error)))?;
+        let headers = std::mem::take(response.headers_mut());
+        Ok(Sent { status: response.status(), headers, body: RawBody::Client(response.bytes_stream().boxed()) })
+    }
+
+    /// As [`send`](Self::send), to a plain address, redirects as in [`redirects`]. A redirect that would not repeat the
+    /// request is not followed.
+    async fn send_plain(&self, mut url: Url, headers: &HeaderMap, body: Bytes) -> Result<Sent, ProviderError> {
+        let mut headers = headers.clone();
+        headers.entry(USER_AGENT).or_insert(HeaderValue::from_static(AGENT));
+        headers.entry(ACCEPT).or_insert(HeaderValue::from_static("*/*"));
+        let mut redirects = 0;
+        loop {
+            let response = link::post(&url, headers.clone(), body.clone(), CONNECT_TIMEOUT)
+                .await
+                .map_err(|error| self.origin.scrub(link_error(&self.origin, &error)))?;
+            let (head, body) = response.into_parts();
+            if matches!(head.status.as_u16(), 307 | 308) && redirects < MAX_REDIRECTS {
+                let location = head.headers.get(LOCATION).and_then(|value| value.to_str().ok());
+                if let Some(next) = location.and_then(|to| url.join(to).ok()).filter(|next| same_host(&url, next)) {
+                    url = next;
+                    redirects += 1;
+                    continue;
+                }
+            }
+            return Ok(Sent { status: head.status, headers: head.headers, body: RawBody::Link(body) });
+        }
+    }
+}
+
+struct Sent {
+    status: reqwest::StatusCode,
+    headers: HeaderMap,
+    body: RawBody,
+}
+
+/// A body as it comes, whoever brings it.
+enum RawBody {
+    Client(BoxStream<'static, Result<Bytes, reqwest::Error>>),
+    Link(LinkBody),
+}
+
+impl RawBody {
+    fn poll_next(&mut self, cx: &mut Context<'_>, origin: &Origin) -> Poll<Option<Result<Bytes, ProviderError>>> {
+        match self {
+            Self::Link(body) => body.poll_next_unpin(cx).map_err(|error| link_error(origin, &error)),
+            Self::Client(body) => body.poll_next_unpin(cx).map_err(|error| send_error(origin, error)),
+        }
     }
 }
 
@@ -268,7 +325,7 @@ pub(crate) async fn shared_client(plain: bool) -> Result<reqwest::Client, String
 
 fn build_client(plain: bool) -> Result<reqwest::Client, reqwest::Error> {
     let builder = reqwest::Client::builder()
-        .user_agent(concat!("zidane/", env!("CARGO_PKG_VERSION")))
+        .user_agent(AGENT)
         .connect_timeout(CONNECT_TIMEOUT)
         .tcp_nodelay(true)
         .redirect(redirects());
@@ -283,14 +340,13 @@ fn build_client(plain: bool) -> Result<reqwest::Client, reqwest::Error> {
 /// back as the 3xx response that it is.
 fn redirects() -> Policy {
     Policy::custom(|attempt| {
-        let next = attempt.url();
-        let same = attempt.previous().last().is_some_and(|last| {
-            last.scheme() == next.scheme()
-                && last.host_str() == next.host_str()
-                && last.port_or_known_default() == next.port_or_known_default()
-        });
+        let same = attempt.previous().last().is_some_and(|last| same_host(last, attempt.url()));
         if same && attempt.previous().len() <= MAX_REDIRECTS { attempt.follow() } else { attempt.stop() }
     })
+}
+
+fn same_host(a: &Url, b: &Url) -> bool {
+    a.scheme() == b.scheme() && a.host_str() == b.host_str() && a.port_or_known_default() == b.port_or_known_default()
 }
 
 fn is_plain(name: &str) -> bool {
@@ -304,7 +360,7 @@ fn shown_headers(headers: &HeaderMap) -> Vec<(String, String)> {
     headers.iter().map(|(name, value)| (name.as_str().to_owned(), shown(value))).collect()
 }
 
-fn shown_url(url: &reqwest::Url) -> String {
+fn shown_url(url: &Url) -> String {
     let host = url.host_str().unwrap_or_default();
     let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
     format!("{}://{host}{port}{}", url.scheme(), url.path())
@@ -323,9 +379,20 @@ fn send_error(origin: &Origin, error: reqwest::Error) -> ProviderError {
     origin.error(kind, describe(error))
 }
 
+fn link_error(origin: &Origin, error: &LinkError) -> ProviderError {
+    let kind = match error {
+        LinkError::Address(_) => ProviderErrorKind::Invalid,
+        LinkError::Connect(_) | LinkError::Http(_) => ProviderErrorKind::Transport,
+    };
+    origin.error(kind, causes(error))
+}
+
 /// The error and its causes, without the address.
 fn describe(error: reqwest::Error) -> String {
-    let error = error.without_url();
+    causes(&error.without_url())
+}
+
+fn causes(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {
@@ -341,7 +408,7 @@ fn describe(error: reqwest::Error) -> String {
 
 /// A body whose silence is bounded. The clock runs only while somebody waits, and one timer serves the whole body.
 struct IdleBody {
-    inner: BoxStream<'static, Result<Bytes, reqwest::Error>>,
+    inner: RawBody,
     idle: Duration,
     sleep: Option<Pin<Box<Sleep>>>,
     /// Whom the timer wakes already, so that it need not be asked at every chunk.
@@ -367,11 +434,9 @@ impl Stream for IdleBody {
 
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let this = self.get_mut();
-        if let Poll::Ready(item) = this.inner.poll_next_unpin(cx) {
+        if let Poll::Ready(item) = this.inner.poll_next(cx, &this.origin) {
             this.waiting = None;
-            return Poll::Ready(
-                item.map(|item| item.map_err(|error| this.origin.scrub(send_error(&this.origin, error)))),
-            );
+            return Poll::Ready(item.map(|item| item.map_err(|error| this.origin.scrub(error))));
         }
         if this.reader_away.is_none() {
             this.waiting.get_or_insert_with(Instant::now);
@@ -518,7 +583,7 @@ mod tests {
     fn body(inner: BoxStream<'static, Result<Bytes, reqwest::Error>>, away: Option<Arc<ReaderAway>>) -> IdleBody {
         let origin = Origin::new("test", []);
         IdleBody {
-            inner,
+            inner: RawBody::Client(inner),
             idle: Duration::from_secs(10),
             sleep: None,
             sleeper: None,

@@ -49,6 +49,8 @@ mod lenient;
     allow(dead_code, reason = "each wire uses its part")
 )]
 mod limits;
+#[cfg(feature = "http")]
+mod link;
 #[cfg_attr(
     not(all(feature = "anthropic", feature = "openai", feature = "gemini")),
     allow(dead_code, reason = "each wire uses its part")
