@@ -64,6 +64,7 @@ impl Seam {
     /// Does several steps, at most `cap` at once.
     pub(super) fn batch<J: Job>(&self, jobs: Vec<J>, cap: usize) -> Batch<J> {
         match self {
+            Self::Direct if jobs.len() == 1 => Batch::Lone(jobs.into_iter().next().map(|job| alone(0, job))),
             Self::Direct => {
                 Batch::Direct { waiting: jobs.into_iter().enumerate().collect(), running: FuturesUnordered::new(), cap }
             }
@@ -78,6 +79,10 @@ async fn direct<J: Job>(job: J) -> Result<Done<J::Out>, SeamError> {
         Err(StepError::Fail(failure)) => Err(SeamError::Failed(failure.message)),
         Err(StepError::Interrupted) => Err(SeamError::Failed("interrupted".into())),
     }
+}
+
+fn alone<J: Job>(index: usize, job: J) -> BoxFuture<'static, Settled<J::Out>> {
+    Box::pin(async move { (index, direct(job).await) })
 }
 
 fn plan<J: Job>(job: J) -> Planned {
@@ -103,6 +108,8 @@ type Settled<T> = (usize, Result<Done<T>, SeamError>);
 
 /// Steps under way. Dropping it drops their bodies.
 pub(super) enum Batch<J: Job> {
+    /// A single one, as most are. A set of futures would wake its task once for nothing.
+    Lone(Option<BoxFuture<'static, Settled<J::Out>>>),
     Direct {
         waiting: VecDeque<(usize, J)>,
         running: FuturesUnordered<BoxFuture<'static, Settled<J::Out>>>,
@@ -139,10 +146,15 @@ impl<J: Job> Batch<J> {
     /// directly, in the order of the records otherwise. Cancel safe.
     pub(super) async fn next(&mut self) -> Option<Settled<J::Out>> {
         match self {
+            Self::Lone(job) => {
+                let settled = job.as_mut()?.await;
+                *job = None;
+                Some(settled)
+            }
             Self::Direct { waiting, running, cap } => {
                 while running.len() < (*cap).max(1) {
                     let Some((index, job)) = waiting.pop_front() else { break };
-                    running.push(Box::pin(async move { (index, direct(job).await) }));
+                    running.push(alone(index, job));
                 }
                 running.next().await
             }
