@@ -109,7 +109,8 @@ impl TurnLoop {
         let mut batch_size = Some(calls.iter().filter(|call| call.ready.is_ok()).count() as u64);
         // Made once per run: nothing is in them between batches, since a settled call reports no more.
         let Channels { reports, mut progress, mut nested } = self.channels.take().unwrap_or_default();
-        for (number, calls) in segments(calls, cx.agent.options.tool_execution).into_iter().enumerate() {
+        for (number, mut calls) in segments(calls, cx.agent.options.tool_execution).into_iter().enumerate() {
+            let inputs = calls.iter_mut().map(|call| call.input.take()).collect();
             let calls = Arc::new(calls);
             let batch = batch_size.take().filter(|_| limited.is_none());
             let gate = GateJob {
@@ -117,6 +118,7 @@ impl TurnLoop {
                 number: self.number,
                 segment: number,
                 calls: Arc::clone(&calls),
+                inputs,
                 batch,
                 limited: *limited,
             };
@@ -135,7 +137,7 @@ impl TurnLoop {
                     cx: Arc::clone(&cx),
                     number: self.number,
                     info: Arc::clone(&call.info),
-                    entry: call.ready.as_ref().ok().map(|ready| Arc::clone(&ready.entry)),
+                    entry: call.ready.as_ref().ok().map(Arc::clone),
                     gated,
                     state: cx.agent.tool_state.view(),
                     reports: reports.clone(),

@@ -6,11 +6,12 @@ use serde_json::Value;
 use super::Limit;
 use super::context::RunCx;
 use super::options::SteerMode;
-use super::plan::{PlannedCall, ReadyCall, Refusal};
+use super::plan::{PlannedCall, Refusal};
 use super::seam::Job;
 use crate::control::QueueKind;
 use crate::durable::{StepCx, StepError, StepKind};
 use crate::hooks::{ToolCallInfo, ToolGate, ToolGateCx, Verdict};
+use crate::tool::CompiledTool;
 use crate::types::{ToolResultBody, ToolStatus};
 
 /// Gates the calls of a segment, in call order.
@@ -19,6 +20,8 @@ pub(super) struct GateJob {
     pub(super) number: u32,
     pub(super) segment: usize,
     pub(super) calls: Arc<Vec<PlannedCall>>,
+    /// What each call would run with, in call order.
+    pub(super) inputs: Vec<Value>,
     /// With the first segment: how many calls of the whole turn would run.
     pub(super) batch: Option<u64>,
     /// The limit that an earlier segment ran into.
@@ -59,7 +62,7 @@ impl Job for GateJob {
             && self.cx.agent.handle.has_queued(QueueKind::Steering);
         let limit = self.limited.or_else(|| self.batch.and_then(|calls| self.cx.meter.forbids_calls(calls)));
         let mut calls = Vec::with_capacity(self.calls.len());
-        for call in self.calls.iter() {
+        for (call, input) in self.calls.iter().zip(self.inputs) {
             calls.push(if self.cx.abort.is_cancelled() {
                 refused(Refusal { status: ToolStatus::NotStarted, text: NOT_STARTED.to_owned() }, None)
             } else if let Some(limit) = limit {
@@ -69,7 +72,7 @@ impl Job for GateJob {
             } else {
                 match &call.ready {
                     Err(refusal) => refused(refusal.clone(), None),
-                    Ok(ready) => gate(&self.cx, &call.info, ready).await,
+                    Ok(entry) => gate(&self.cx, &call.info, entry, input).await,
                 }
             });
         }
@@ -90,8 +93,7 @@ fn refused(refusal: Refusal, input: Option<Value>) -> Gated {
     Gated::Refused { status: refusal.status, text: refusal.text, input }
 }
 
-pub(super) async fn gate(cx: &RunCx, info: &ToolCallInfo, ready: &ReadyCall) -> Gated {
-    let mut input = ready.input.clone();
+pub(super) async fn gate(cx: &RunCx, info: &ToolCallInfo, entry: &CompiledTool, mut input: Value) -> Gated {
     if !cx.firing.has::<ToolGate>() {
         return Gated::Run(input);
     }
@@ -101,7 +103,7 @@ pub(super) async fn gate(cx: &RunCx, info: &ToolCallInfo, ready: &ReadyCall) -> 
         Ok(true) if matches!(verdict, Verdict::Block(_)) => {}
         Ok(true) => {
             // What a gate made of the input is not what the gates before it allowed.
-            if let Err(invalid) = ready.entry.check(&input) {
+            if let Err(invalid) = entry.check(&input) {
                 let refusal = Refusal { status: ToolStatus::Invalid, text: invalid.to_string() };
                 return refused(refusal, Some(input));
             }

@@ -7,10 +7,10 @@ use serde_json::Value;
 
 use super::context::RunCx;
 use super::gate_step::{Gated, gate, over_limit};
-use super::plan::{ReadyCall, Refusal, unknown};
+use super::plan::{Refusal, unknown};
 use super::tool_step::{Body, Reports, ToolOut, settled, transform};
 use crate::hooks::{ToolCallInfo, ToolTransform};
-use crate::tool::{NestedCalls, ToolContext, ToolOutput};
+use crate::tool::{CompiledTool, NestedCalls, ToolContext, ToolOutput};
 use crate::types::ToolStatus;
 
 /// How deep calls may nest.
@@ -45,8 +45,8 @@ impl Nested {
         let info = Arc::new(ToolCallInfo::nested(&outer, number, &name, &display_name, &input));
         let mut out = match self.ready(&info, input) {
             Err(refusal) => refused(&info, refusal),
-            Ok(ready) => match gate(&self.cx, &info, &ready).await {
-                Gated::Run(input) => self.run(&outer, &info, ready, input).await,
+            Ok((entry, input)) => match gate(&self.cx, &info, &entry, input).await {
+                Gated::Run(input) => self.run(&outer, &info, entry, input).await,
                 Gated::Refused { status, text, input } => settled(&info, input, status, text),
                 Gated::Substituted { input, output, is_error, structured } => {
                     let mut out = settled(&info, Some(input), ToolStatus::Ok, String::new());
@@ -72,7 +72,7 @@ impl Nested {
         output
     }
 
-    fn ready(&self, info: &ToolCallInfo, input: Value) -> Result<ReadyCall, Refusal> {
+    fn ready(&self, info: &ToolCallInfo, input: Value) -> Result<(Arc<CompiledTool>, Value), Refusal> {
         let tools = &self.cx.agent.tools;
         let invalid = |text: String| Refusal { status: ToolStatus::Invalid, text };
         if self.depth >= MAX_DEPTH {
@@ -82,17 +82,23 @@ impl Nested {
         let input = entry.prepare_value(input).map_err(|error| invalid(error.to_string()))?;
         match self.cx.meter.forbids_calls(1) {
             Some(limit) => Err(over_limit(limit)),
-            None => Ok(ReadyCall { entry: Arc::clone(entry), input }),
+            None => Ok((Arc::clone(entry), input)),
         }
     }
 
-    async fn run(&self, outer: &ToolContext, info: &Arc<ToolCallInfo>, ready: ReadyCall, input: Value) -> ToolOut {
+    async fn run(
+        &self,
+        outer: &ToolContext,
+        info: &Arc<ToolCallInfo>,
+        entry: Arc<CompiledTool>,
+        input: Value,
+    ) -> ToolOut {
         let before = NestedReport::Before { info: Arc::clone(info), input: input.clone() };
         drop(self.reports.nested.send(before).await);
         let body = Body {
             cx: Arc::clone(&self.cx),
             info: Arc::clone(info),
-            entry: ready.entry,
+            entry,
             state: outer.state().nested(),
             reports: self.reports.clone(),
             token: outer.cancel_token().child_token(),

@@ -14,12 +14,8 @@ const NAMES_LISTED: usize = 20;
 /// A call, looked up and with its arguments prepared.
 pub(super) struct PlannedCall {
     pub(super) info: Arc<ToolCallInfo>,
-    pub(super) ready: Result<ReadyCall, Refusal>,
-}
-
-/// A call that may be gated and run.
-pub(super) struct ReadyCall {
-    pub(super) entry: Arc<CompiledTool>,
+    pub(super) ready: Result<Arc<CompiledTool>, Refusal>,
+    /// The arguments, where the call may be gated and run.
     pub(super) input: Value,
 }
 
@@ -44,11 +40,15 @@ pub(super) fn plan(turn: &Arc<HistoryTurn>, tools: &ToolSet, visible: Option<&[S
             let ready = match tools.get(&call.name).filter(|_| shown) {
                 None => Err(unknown(display_name, tools, visible)),
                 Some(entry) => match entry.prepare(&call.arguments) {
-                    Ok(input) => Ok(ReadyCall { entry: Arc::clone(entry), input }),
+                    Ok(input) => Ok((Arc::clone(entry), input)),
                     Err(invalid) => Err(Refusal { status: ToolStatus::Invalid, text: invalid.to_string() }),
                 },
             };
-            PlannedCall { info, ready }
+            let (ready, input) = match ready {
+                Ok((entry, input)) => (Ok(entry), input),
+                Err(refusal) => (Err(refusal), Value::Null),
+            };
+            PlannedCall { info, ready, input }
         })
         .collect()
 }
@@ -80,10 +80,10 @@ pub(super) fn segments(calls: Vec<PlannedCall>, execution: ToolExecution) -> Vec
     for call in calls {
         let exclusive = match &call.ready {
             Err(_) => None,
-            Ok(ready) => Some(match execution {
+            Ok(entry) => Some(match execution {
                 ToolExecution::Sequential => true,
-                ToolExecution::Declared => ready.entry.spec().concurrency != Some(Concurrency::Shared),
-                ToolExecution::Parallel => ready.entry.spec().concurrency == Some(Concurrency::Exclusive),
+                ToolExecution::Declared => entry.spec().concurrency != Some(Concurrency::Shared),
+                ToolExecution::Parallel => entry.spec().concurrency == Some(Concurrency::Exclusive),
             }),
         };
         let runs = |segment: &Vec<PlannedCall>| segment.iter().any(|call| call.ready.is_ok());

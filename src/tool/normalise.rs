@@ -40,7 +40,21 @@ pub(super) fn opened(value: Value) -> Value {
 
 /// Puts right what the schema says how to.
 pub(super) fn normalise(shape: &Shape, value: &mut Value) {
-    walk(shape, &[0], value, 0);
+    if may_mean_another(value) {
+        walk(shape, &[0], value, 0);
+    }
+}
+
+/// Whether anything in a value may be put right at all. Most values need no look at the schema.
+fn may_mean_another(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Bool(_) => false,
+        Value::Number(number) => number.is_f64(),
+        Value::String(text) => text.is_empty() || text.trim_start().starts_with(['{', '[']),
+        Value::Array(items) => items.iter().any(may_mean_another),
+        Value::Object(map) => map.values().any(may_mean_another),
+    }
 }
 
 fn walk(shape: &Shape, ids: &[NodeId], value: &mut Value, depth: usize) {
