@@ -41,9 +41,9 @@ impl Provider for InMemory {
             ));
         }
         let text = |delta: &str| StreamEvent::Text { block: 0, delta: delta.to_owned() };
-        let mut events = Vec::with_capacity(self.deltas + 6);
-        events.push(StreamEvent::Start { model: None, response_id: None });
-        events.extend(words(turn, self.deltas).map(text));
+        let start = StreamEvent::Start { model: None, response_id: None };
+        let said = words(turn, self.deltas).map(text);
+        let mut events = Vec::with_capacity(5);
         let reason = if turn < self.turns {
             let (a, b) = operands(turn);
             let id = format!("call_{turn:05}");
@@ -57,6 +57,6 @@ impl Provider for InMemory {
         };
         events.push(StreamEvent::Usage(UsageSnapshot::new(TokenUsage::default())));
         events.push(StreamEvent::Finish { reason, raw: None });
-        Ok(ProviderStream::new(stream::iter(events.into_iter().map(Ok))))
+        Ok(ProviderStream::new(stream::iter(std::iter::once(start).chain(said).chain(events).map(Ok))))
     }
 }

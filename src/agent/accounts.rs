@@ -41,17 +41,17 @@ impl TurnLoop {
         }
     }
 
-    /// Files what the turn used; `None` when nothing was sent.
-    pub(super) async fn record_usage(&mut self, turn_id: Uuid, out: &ModelOut) -> Option<TurnUsage> {
+    /// Files what the turn used, and takes the names out of it; `None` when nothing was sent.
+    pub(super) async fn record_usage(&mut self, turn_id: Uuid, out: &mut ModelOut) -> Option<TurnUsage> {
         if out.attempts == 0 {
             return None;
         }
         let usage = TurnUsage {
             tokens: out.tokens,
             cost: out.cost,
-            model_id: out.model_id.clone(),
-            requested_model: out.requested_model.clone(),
-            provider: out.provider.clone(),
+            model_id: out.model_id.take(),
+            requested_model: std::mem::take(&mut out.requested_model),
+            provider: std::mem::take(&mut out.provider),
             finish_reason: out.finish,
             raw_finish_reason: out.raw_finish.clone(),
             kind: if self.repairs > 0 && self.value.is_none() { UsageKind::Repair } else { UsageKind::Turn },

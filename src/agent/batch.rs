@@ -17,7 +17,7 @@ use super::turn_loop::{TurnLoop, step_error};
 use crate::hooks::{
     BudgetEntry, ToolAfter, ToolAfterCx, ToolBefore, ToolBeforeCx, ToolBudgetExceeded, ToolBudgetExceededCx,
     ToolCallInfo, ToolError, ToolErrorCx, ToolStateCommitFailed, ToolStateCommitFailedCx, ToolSummary, ToolUpdate,
-    ToolUpdateCx,
+    ToolUpdateCx, TurnAfter,
 };
 use crate::provider::HistoryTurn;
 use crate::tool::ToolProgress;
@@ -49,6 +49,9 @@ impl Default for Channels {
 /// What the calls of a turn came to.
 #[derive(Default)]
 pub(super) struct BatchOut {
+    /// Calls were answered.
+    pub(super) called: bool,
+    /// The same, for hooks that are to read it.
     pub(super) summaries: Vec<ToolSummary>,
     /// Every call failed for good.
     pub(super) all_failed: bool,
@@ -292,7 +295,8 @@ impl TurnLoop {
                 ToolStatus::Error | ToolStatus::Invalid | ToolStatus::UnknownTool | ToolStatus::Blocked
             )
         });
-        let summaries = results
+        let told = if self.cx.firing.has::<TurnAfter>() { results.as_slice() } else { &[] };
+        let summaries = told
             .iter()
             .map(|result| ToolSummary {
                 call_id: result.call_id.clone(),
@@ -316,7 +320,7 @@ impl TurnLoop {
             let id = Uuid::new_v5(&turn_id, b"budget");
             self.push(self.turn(id, Role::User, TurnOrigin::Budget, vec![SessionContentBlock::text(text)], at));
         }
-        BatchOut { summaries, all_failed, limit: None }
+        BatchOut { called: true, summaries, all_failed, limit: None }
     }
 
     /// The nudge, when the results are larger than the budget.

@@ -1,7 +1,9 @@
 use std::collections::VecDeque;
+use std::future::poll_fn;
 use std::sync::Arc;
+use std::task::Poll;
 
-use futures::future::BoxFuture;
+use futures::future::{BoxFuture, FutureExt as _};
 use futures::stream::{FuturesUnordered, StreamExt as _};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -65,24 +67,28 @@ impl Seam {
     pub(super) fn batch<J: Job>(&self, jobs: Vec<J>, cap: usize) -> Batch<J> {
         match self {
             Self::Direct if jobs.len() == 1 => Batch::Lone(jobs.into_iter().next().map(|job| alone(0, job))),
-            Self::Direct => {
-                Batch::Direct { waiting: jobs.into_iter().enumerate().collect(), running: FuturesUnordered::new(), cap }
-            }
+            Self::Direct => Batch::Direct {
+                waiting: jobs.into_iter().enumerate().collect(),
+                running: FuturesUnordered::new(),
+                cap,
+                waited: false,
+            },
             Self::Durable(run) => Batch::durable(Arc::clone(run), jobs),
         }
     }
 }
 
-async fn direct<J: Job>(job: J) -> Result<Done<J::Out>, SeamError> {
-    match job.run(StepCx::default()).await {
+fn direct<J: Job>(job: J) -> impl Future<Output = Result<Done<J::Out>, SeamError>> + Send + 'static {
+    // Mapped and not awaited in a block, which would hold the job twice.
+    job.run(StepCx::default()).map(|ended| match ended {
         Ok(out) => Ok(Done { out, at: None, replayed: false }),
         Err(StepError::Fail(failure)) => Err(SeamError::Failed(failure.message)),
         Err(StepError::Interrupted) => Err(SeamError::Failed("interrupted".into())),
-    }
+    })
 }
 
 fn alone<J: Job>(index: usize, job: J) -> BoxFuture<'static, Settled<J::Out>> {
-    Box::pin(async move { (index, direct(job).await) })
+    Box::pin(direct(job).map(move |done| (index, done)))
 }
 
 fn plan<J: Job>(job: J) -> Planned {
@@ -114,6 +120,8 @@ pub(super) enum Batch<J: Job> {
         waiting: VecDeque<(usize, J)>,
         running: FuturesUnordered<BoxFuture<'static, Settled<J::Out>>>,
         cap: usize,
+        /// Nothing was done when it was last asked.
+        waited: bool,
     },
     Durable {
         records: mpsc::Receiver<(usize, StepRecord)>,
@@ -151,12 +159,22 @@ impl<J: Job> Batch<J> {
                 *job = None;
                 Some(settled)
             }
-            Self::Direct { waiting, running, cap } => {
+            Self::Direct { waiting, running, cap, waited } => {
                 while running.len() < (*cap).max(1) {
                     let Some((index, job)) = waiting.pop_front() else { break };
                     running.push(alone(index, job));
                 }
-                running.next().await
+                poll_fn(|cx| {
+                    // Steps that end together are taken together: what woke us may be the first of many.
+                    if std::mem::take(waited) && running.len() > 1 {
+                        cx.waker().wake_by_ref();
+                        return Poll::Pending;
+                    }
+                    let next = running.poll_next_unpin(cx);
+                    *waited = next.is_pending();
+                    next
+                })
+                .await
             }
             Self::Durable { records, perform, delivered, rest } => loop {
                 if let Some((index, record)) = rest.pop_front() {

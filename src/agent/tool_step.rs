@@ -58,41 +58,51 @@ impl Job for ToolJob {
         format!("t{}/tool/{}/{}", self.number, self.info.call_id(), self.info.name())
     }
 
-    async fn run(self, _: StepCx) -> Result<ToolOut, StepError> {
-        let started = Instant::now();
-        let Self { cx, info, entry, gated, state, reports, .. } = self;
-        let mut out = match (gated, entry) {
-            (Gated::Run(input), Some(entry)) => {
-                let token = cx.abort.child_token();
-                let (cx, info) = (Arc::clone(&cx), Arc::clone(&info));
-                Body { cx, info, entry, state, reports, token, depth: 0 }.run(input).await
+    fn run(self, _: StepCx) -> impl Future<Output = Result<ToolOut, StepError>> + Send + 'static {
+        // A block, since an async fn would hold the job twice.
+        async move {
+            let started = Instant::now();
+            let (cx, info) = (&self.cx, &self.info);
+            let mut out = match self.gated {
+                Gated::Run(input) => match self.entry {
+                    Some(entry) => {
+                        let token = cx.abort.child_token();
+                        let (cx, info) = (Arc::clone(cx), Arc::clone(info));
+                        let body = Body { cx, info, entry, state: self.state, reports: self.reports, token, depth: 0 };
+                        body.run(input).await
+                    }
+                    None => settled(
+                        info,
+                        Some(input),
+                        ToolStatus::UnknownTool,
+                        "There is no such tool any more.".to_owned(),
+                    ),
+                },
+                Gated::Refused { status, text, input } => {
+                    let error = matches!(status, ToolStatus::Invalid | ToolStatus::UnknownTool).then(|| text.clone());
+                    let mut out = settled(info, input, status, text);
+                    out.error = error;
+                    out
+                }
+                Gated::Substituted { input, output, is_error, structured } => {
+                    let mut out = settled(info, Some(input), ToolStatus::Ok, String::new());
+                    out.result.output = output;
+                    out.result.is_error = is_error;
+                    out.result.structured = structured;
+                    out
+                }
+            };
+            // Boxed, since most calls do without: their futures stay small.
+            if cx.firing.has::<ToolTransform>() {
+                Box::pin(transform(cx, info, &mut out)).await;
             }
-            (Gated::Run(input), None) => {
-                settled(&info, Some(input), ToolStatus::UnknownTool, "There is no such tool any more.".to_owned())
+            if let Some(spill) = &cx.agent.options.spill {
+                Box::pin(spill.apply(&mut out.result)).await;
             }
-            (Gated::Refused { status, text, input }, _) => {
-                let error = matches!(status, ToolStatus::Invalid | ToolStatus::UnknownTool).then(|| text.clone());
-                let mut out = settled(&info, input, status, text);
-                out.error = error;
-                out
-            }
-            (Gated::Substituted { input, output, is_error, structured }, _) => {
-                let mut out = settled(&info, Some(input), ToolStatus::Ok, String::new());
-                out.result.output = output;
-                out.result.is_error = is_error;
-                out.result.structured = structured;
-                out
-            }
-        };
-        if cx.firing.has::<ToolTransform>() {
-            transform(&cx, &info, &mut out).await;
+            out.aborted = cx.abort.is_cancelled();
+            out.duration = started.elapsed();
+            Ok(out)
         }
-        if let Some(spill) = &cx.agent.options.spill {
-            spill.apply(&mut out.result).await;
-        }
-        out.aborted = cx.abort.is_cancelled();
-        out.duration = started.elapsed();
-        Ok(out)
     }
 }
 

@@ -287,7 +287,7 @@ impl TurnLoop {
         let at = cx.time(done.at).await;
         let mut out = done.out;
         self.record_visions(turn_id, std::mem::take(&mut out.visions));
-        let usage = self.record_usage(turn_id, &out).await;
+        let usage = self.record_usage(turn_id, &mut out).await;
         let failure = match std::mem::replace(&mut out.end, ModelEnd::Complete) {
             ModelEnd::Complete => None,
             ModelEnd::Aborted => {
@@ -360,7 +360,7 @@ impl TurnLoop {
         if let Some(limit) = batch.limit {
             return Next::Stop(StopCause::Limit(limit));
         }
-        let called = !batch.summaries.is_empty();
+        let called = batch.called;
         if finish != Some(TurnFinishReason::Pause) {
             self.pauses = 0;
             self.unresolved = false;

@@ -152,7 +152,7 @@ impl Wake for Bell {
     }
 }
 
-async fn connect(authority: &str, timeout: Duration) -> Result<Link, LinkError> {
+async fn connect(authority: &str, timeout: Duration) -> Result<Box<Link>, LinkError> {
     let address = Uri::builder().scheme("http").authority(authority).path_and_query("/").build()?;
     let mut connector = HttpConnector::new();
     connector.set_nodelay(true);
@@ -160,7 +160,8 @@ async fn connect(authority: &str, timeout: Duration) -> Result<Link, LinkError> 
     let io = connector.call(address).await.map_err(|error| LinkError::Connect(error.into()))?;
     let (sender, connection) = http1::handshake(io).await?;
     let bell = Arc::<Bell>::default();
-    let mut link = Link { sender, connection, waker: Waker::from(Arc::clone(&bell)), bell, ended: false };
+    let waker = Waker::from(Arc::clone(&bell));
+    let mut link = Box::new(Link { sender, connection, waker, bell, ended: false });
     poll_fn(|cx| {
         link.poll_connection(cx);
         link.sender.poll_ready(cx)
@@ -172,7 +173,7 @@ async fn connect(authority: &str, timeout: Duration) -> Result<Link, LinkError> 
 /// The body of an answer. Read to its end it leaves the connection to the next request; dropped before, it closes it.
 pub(super) struct LinkBody {
     incoming: Incoming,
-    link: Option<Link>,
+    link: Option<Box<Link>>,
     place: Option<Place>,
 }
 
@@ -232,7 +233,7 @@ struct Place {
 }
 
 /// Connections that nobody uses.
-type Shelf = HashMap<Place, Vec<(Link, Instant)>>;
+type Shelf = HashMap<Place, Vec<(Box<Link>, Instant)>>;
 
 fn shelf() -> MutexGuard<'static, Shelf> {
     static SHELF: OnceLock<Mutex<Shelf>> = OnceLock::new();
@@ -240,7 +241,7 @@ fn shelf() -> MutexGuard<'static, Shelf> {
 }
 
 /// The connection used last that is still good.
-fn take(place: &Place) -> Option<Link> {
+fn take(place: &Place) -> Option<Box<Link>> {
     loop {
         let (mut link, since) = shelf().get_mut(place)?.pop()?;
         if since.elapsed() < IDLE_TIME && link.is_ready() {
@@ -249,7 +250,7 @@ fn take(place: &Place) -> Option<Link> {
     }
 }
 
-fn keep(place: Place, mut link: Link) {
+fn keep(place: Place, mut link: Box<Link>) {
     if !link.is_ready() {
         return;
     }
