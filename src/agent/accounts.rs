@@ -3,7 +3,7 @@ use std::sync::PoisonError;
 use uuid::Uuid;
 
 use super::model_step::ModelOut;
-use super::turn_loop::TurnLoop;
+use super::turn_loop::{TurnLoop, id_text};
 use super::vision::Description;
 use crate::hooks::{TurnUsageHook, TurnUsageHookCx};
 use crate::types::{TurnFinishReason, TurnUsage, UsageKind};
@@ -34,7 +34,7 @@ impl TurnLoop {
     fn usage_base(&self, turn_id: Uuid) -> TurnUsage {
         TurnUsage {
             run_id: (*self.cx.info.run_id).to_owned(),
-            turn_id: turn_id.to_string(),
+            turn_id: id_text(turn_id),
             parent_run_id: self.cx.info.parent_run_id.as_deref().map(ToOwned::to_owned),
             depth: self.cx.info.depth,
             ..TurnUsage::default()

@@ -54,6 +54,11 @@ pub(super) struct TurnLoop {
     pub(super) channels: Option<Channels>,
 }
 
+/// An id as it is stored. Not by way of `Display`, whose machinery costs more than the text.
+pub(super) fn id_text(id: Uuid) -> String {
+    id.hyphenated().encode_lower(&mut Uuid::encode_buffer()).to_owned()
+}
+
 /// What came from outside at a boundary, and when.
 #[derive(Default)]
 pub(super) struct Boundary {
@@ -118,7 +123,7 @@ impl TurnLoop {
         content: Vec<SessionContentBlock>,
         at: Timestamp,
     ) -> SessionTurn {
-        let mut turn = SessionTurn::new(id.to_string(), role, origin, content);
+        let mut turn = SessionTurn::new(id_text(id), role, origin, content);
         (*self.cx.info.run_id).clone_into(&mut turn.run_id);
         turn.created_at = at;
         turn
