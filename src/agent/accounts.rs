@@ -1,4 +1,4 @@
-use std::sync::PoisonError;
+use std::sync::{Arc, PoisonError};
 
 use uuid::Uuid;
 
@@ -42,11 +42,11 @@ impl TurnLoop {
     }
 
     /// Files what the turn used, and takes the names out of it; `None` when nothing was sent.
-    pub(super) async fn record_usage(&mut self, turn_id: Uuid, out: &mut ModelOut) -> Option<TurnUsage> {
+    pub(super) async fn record_usage(&mut self, turn_id: Uuid, out: &mut ModelOut) -> Option<Arc<TurnUsage>> {
         if out.attempts == 0 {
             return None;
         }
-        let usage = TurnUsage {
+        let usage = Arc::new(TurnUsage {
             tokens: out.tokens,
             cost: out.cost,
             model_id: out.model_id.take(),
@@ -58,9 +58,9 @@ impl TurnLoop {
             complete: out.complete,
             attempts: out.attempts,
             ..self.usage_base(turn_id)
-        };
+        });
         self.cx.meter.count_turn(&usage);
-        self.stats.push_turn(usage.clone());
+        self.stats.push_turn(Arc::clone(&usage));
         let firing = &self.cx.firing;
         if firing.has::<TurnUsageHook>() {
             let mut hook_cx = TurnUsageHookCx::new(&firing.base, &usage, &self.stats);

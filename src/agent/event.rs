@@ -69,7 +69,7 @@ pub enum AgentEvent {
         /// The turn's number in the run, from 1.
         number: u32,
         /// What it used.
-        usage: Box<TurnUsage>,
+        usage: Arc<TurnUsage>,
     },
     /// The run has ended. The last event of every stream.
     Done(Result<Box<RunOutcome>, Box<RunError>>),

@@ -320,7 +320,7 @@ impl TurnLoop {
                 let mut hook_cx = TurnAfterCx::new(&cx.firing.base, self.number, turn, &usage, &batch.summaries);
                 cx.firing.observe::<TurnAfter>(&mut hook_cx).await;
             }
-            cx.emit(|| AgentEvent::TurnEnd { number: self.number, usage: Box::new(usage) }).await;
+            cx.emit(|| AgentEvent::TurnEnd { number: self.number, usage }).await;
         }
         match failure {
             Some(failure) => Err(failure),
@@ -334,7 +334,7 @@ impl TurnLoop {
         &self,
         turn_id: Uuid,
         out: ModelOut,
-        usage: Option<TurnUsage>,
+        usage: Option<Arc<TurnUsage>>,
         cut: bool,
         at: Timestamp,
     ) -> Option<Arc<HistoryTurn>> {

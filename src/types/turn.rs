@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
 use super::{Extra, SessionContentBlock, ToolCallBlock, ToolResultBlock, TurnFinishReason, TurnUsage};
@@ -90,7 +92,7 @@ pub struct SessionTurn {
     pub content: Vec<SessionContentBlock>,
     /// What it cost; on assistant turns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub usage: Option<TurnUsage>,
+    pub usage: Option<Arc<TurnUsage>>,
     /// Why the model stopped; on assistant turns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finish_reason: Option<TurnFinishReason>,

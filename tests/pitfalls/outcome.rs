@@ -125,7 +125,7 @@ impl Ran {
             Ok(outcome) => &outcome.stats,
             Err(error) => &error.stats,
         };
-        stats.turn_usage.first()
+        stats.turn_usage.first().map(|usage| &**usage)
     }
 
     fn calls(&self) -> Vec<&ToolCallBlock> {

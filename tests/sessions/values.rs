@@ -180,7 +180,7 @@ fn turns() -> impl Strategy<Value = SessionEntry> {
     ("[a-z0-9]{1,4}", role, prop::collection::vec(generate::block(), 0..5), usage).prop_map(
         |(id, role, content, usage)| {
             let mut turn = SessionTurn::new(id, role, TurnOrigin::Prompt, content);
-            turn.usage = usage;
+            turn.usage = usage.map(Into::into);
             turn.into()
         },
     )

@@ -395,7 +395,7 @@ fn turns_are_stored_as_ever() {
         ),
     );
     turn.run_id = "r1".into();
-    turn.usage = Some(turn_usage());
+    turn.usage = Some(turn_usage().into());
     turn.finish_reason = Some(TurnFinishReason::ContentFilter);
     turn.created_at = Timestamp(1_764_547_200_000);
     turn.pending = vec![PendingCall::open("c1"), PendingCall::deferred("c2")];

@@ -18,7 +18,7 @@ proptest! {
     #[test]
     fn turns_come_back(content in vec(generate::block(), 0..5), usage in generate::turn_usage(), at in any::<u64>()) {
         let mut turn = SessionTurn::new("t", Role::Assistant, TurnOrigin::Model, content);
-        turn.usage = Some(usage);
+        turn.usage = Some(usage.into());
         turn.created_at = Timestamp(at);
         turn.pending = vec![PendingCall::deferred("c")];
         let text = serde_json::to_string(&turn).unwrap();

@@ -191,7 +191,7 @@ fn changes(stats: &AgentStats) -> Vec<AgentStats> {
             |node: &mut AgentStats| node.total_cost.0 ^= 1,
             |node: &mut AgentStats| node.turns ^= 1,
             |node: &mut AgentStats| node.elapsed += Duration::from_nanos(1),
-            |node: &mut AgentStats| node.turn_usage.push(TurnUsage::default()),
+            |node: &mut AgentStats| node.turn_usage.push(TurnUsage::default().into()),
             |node: &mut AgentStats| node.decisions.push(DecisionUsage::default()),
             |node: &mut AgentStats| node.children.push(ChildStats::default()),
         ] {

@@ -1,5 +1,6 @@
 use std::fmt;
 use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
 use std::{mem, slice, vec};
 
 use serde::de::{Error as _, IgnoredAny, SeqAccess, Visitor};
@@ -246,7 +247,7 @@ struct NodeRef<'a> {
     total_cost: NanoUsd,
     unpriced_turns: u64,
     turns: u32,
-    turn_usage: &'a [TurnUsage],
+    turn_usage: &'a [Arc<TurnUsage>],
     decisions: &'a [DecisionUsage],
     #[serde(flatten)]
     extra: &'a Extra,
@@ -278,7 +279,7 @@ struct Node {
     #[serde(default)]
     turns: u32,
     #[serde(default)]
-    turn_usage: Vec<TurnUsage>,
+    turn_usage: Vec<Arc<TurnUsage>>,
     #[serde(default)]
     decisions: Vec<DecisionUsage>,
     /// The list is flat; taken by name so that it cannot hide in `extra`.

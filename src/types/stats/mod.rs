@@ -8,6 +8,7 @@ mod rollup;
 mod totals;
 mod walk;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -45,8 +46,8 @@ pub struct AgentStats {
     /// How long the run took. Live only, never stored.
     #[serde(skip)]
     pub elapsed: Duration,
-    /// This loop's own entries, side requests included.
-    pub turn_usage: Vec<TurnUsage>,
+    /// This loop's own entries, side requests included. Shared with the turns they are of.
+    pub turn_usage: Vec<Arc<TurnUsage>>,
     /// This loop's own decisions.
     pub decisions: Vec<DecisionUsage>,
     /// Sub-agents, in completion order.
@@ -58,7 +59,8 @@ pub struct AgentStats {
 
 impl AgentStats {
     /// Adds one of this loop's own entries.
-    pub fn push_turn(&mut self, usage: TurnUsage) {
+    pub fn push_turn(&mut self, usage: impl Into<Arc<TurnUsage>>) {
+        let usage = usage.into();
         self.add(&Totals::of_turn(&usage));
         if usage.kind == UsageKind::Turn {
             self.turns = self.turns.saturating_add(1);
@@ -122,7 +124,7 @@ impl AgentStats {
 
     /// Recomputes this node, given that its children are right.
     fn recompute_node(&mut self) {
-        let own = self.turn_usage.iter().map(Totals::of_turn).chain(self.decisions.iter().map(Totals::of_decision));
+        let own = self.turn_usage.iter().map(|usage| Totals::of_turn(usage)).chain(self.decisions.iter().map(Totals::of_decision));
         let totals = own.chain(self.children.iter().map(|child| child.stats.totals())).sum();
         let turns = self.turn_usage.iter().filter(|usage| usage.kind == UsageKind::Turn).count();
         self.set(totals);

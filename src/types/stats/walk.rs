@@ -7,7 +7,7 @@ use crate::types::{DecisionUsage, TurnUsage};
 ///
 /// Lazy; nothing is collected.
 pub fn walk_turns(stats: &AgentStats) -> impl Iterator<Item = &TurnUsage> + Clone {
-    nodes(stats).flat_map(|node| &node.turn_usage)
+    nodes(stats).flat_map(|node| node.turn_usage.iter().map(|usage| &**usage))
 }
 
 /// Every decision of the tree, in the order of [`walk_turns`].

@@ -371,7 +371,7 @@ fn a_paused_turn_is_resumed_by_what_it_waits_for() {
     let done = model(vec![server_call("s1"), server_result("s1")]);
     assert_eq!(provider.resume(&done), Resume::UserText);
     let usage = TurnUsage { raw_finish_reason: Some("compaction".into()), ..TurnUsage::default() };
-    assert_eq!(provider.resume(&SessionTurn { usage: Some(usage), ..done }), Resume::AsIs);
+    assert_eq!(provider.resume(&SessionTurn { usage: Some(usage.into()), ..done }), Resume::AsIs);
 }
 
 #[test]

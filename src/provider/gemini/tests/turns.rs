@@ -35,7 +35,7 @@ pub(super) fn model(content: Vec<SessionContentBlock>) -> SessionTurn {
 /// A turn that this API made.
 pub(super) fn own(content: Vec<SessionContentBlock>) -> SessionTurn {
     let usage = TurnUsage { provider: "gemini".into(), requested_model: MODEL.into(), ..TurnUsage::default() };
-    SessionTurn { usage: Some(usage), ..model(content) }
+    SessionTurn { usage: Some(usage.into()), ..model(content) }
 }
 
 pub(super) fn signature(value: &str) -> Option<Signature> {
