@@ -2,6 +2,7 @@ use std::sync::PoisonError;
 
 use uuid::Uuid;
 
+use super::compaction::CompactionOut;
 use super::model_step::ModelOut;
 use super::turn_loop::TurnLoop;
 use super::vision::Description;
@@ -28,6 +29,29 @@ impl TurnLoop {
             self.cx.meter.count_side(&usage);
             self.stats.push_turn(usage);
         }
+    }
+
+    /// Files what a summary of older turns used; `None` when nothing was sent.
+    pub(super) fn record_summary(&mut self, turn_id: Uuid, out: &CompactionOut) -> Option<TurnUsage> {
+        if out.attempts == 0 {
+            return None;
+        }
+        let usage = TurnUsage {
+            tokens: out.tokens,
+            cost: out.cost,
+            model_id: out.model_id.clone(),
+            requested_model: out.requested_model.clone(),
+            provider: out.provider.clone(),
+            finish_reason: out.finish,
+            raw_finish_reason: out.raw_finish.clone(),
+            kind: UsageKind::Compaction,
+            complete: out.complete,
+            attempts: out.attempts,
+            ..self.usage_base(turn_id)
+        };
+        self.cx.meter.count_side(&usage);
+        self.stats.push_turn(usage.clone());
+        Some(usage)
     }
 
     /// The part of a usage entry that says whose it is.

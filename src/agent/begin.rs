@@ -1,5 +1,6 @@
 use std::sync::Arc;
 
+use super::compaction::Compacting;
 use super::input_step::prompt_blocks;
 use super::outcome::{RunErrorKind, StopCause};
 use super::start_step::StartJob;
@@ -26,7 +27,11 @@ impl TurnLoop {
         let native = cx.agent.provider.capabilities(&self.head.model).native_structured_output;
         let instruction = self.output.as_ref().filter(|_| !native).map(Output::instruction);
         let session_turns = cx.agent.session.len();
-        let start = StartJob { cx: Arc::clone(&cx), prompt: blocks, session_turns, instruction };
+        let policy = cx.agent.options.compaction.clone();
+        let policy = if self.compact_first { Some(policy.unwrap_or_default()) } else { policy };
+        let compaction =
+            policy.as_ref().map(|policy| policy.trigger(&*cx.agent.provider, &self.head, self.compact_first));
+        let start = StartJob { cx: Arc::clone(&cx), prompt: blocks, session_turns, instruction, compaction };
         let started = self.step(start).await?;
         let at = cx.time(started.at).await;
         if let Some((hook, message)) = started.out.failed {
@@ -35,6 +40,8 @@ impl TurnLoop {
         if started.out.system != self.head.system {
             Arc::make_mut(&mut self.head).system = started.out.system;
         }
+        let compacting = |trigger| Compacting::new(policy.unwrap_or_default(), trigger);
+        self.compacting = started.out.compaction.map(compacting);
         self.repair(at).await;
         if started.out.prompt.is_empty() {
             return self.begin_without_prompt().await;

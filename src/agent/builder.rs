@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::inner::AgentInner;
 use super::options::{AgentOptions, Fallback, LoadFailure, SteerMode, ToolExecution};
-use super::{Agent, Limits, OutputSpill};
+use super::{Agent, Compaction, Limits, OutputSpill};
 use crate::clock::{Clock, SystemClock};
 use crate::control::AgentHandle;
 use crate::durable::DurableRuntime;
@@ -244,6 +244,13 @@ impl AgentBuilder {
     /// Cuts long tool output and keeps the whole as a blob. Default: nothing is cut.
     pub fn output_spill(mut self, spill: OutputSpill) -> Self {
         self.options.spill = Some(spill);
+        self
+    }
+
+    /// Has a summary stand in for older turns when the conversation nears the model's window. Default: never; a
+    /// conversation that is too long fails the run.
+    pub fn compaction(mut self, compaction: Compaction) -> Self {
+        self.options.compaction = Some(compaction);
         self
     }
 

@@ -44,12 +44,35 @@ impl OutputSpill {
                 return;
             }
         };
-        let half = self.max_bytes / 2;
+        let Some(Ends { head, left_out, tail }) = Ends::of(text, self.max_bytes) else { return };
+        *text = format!("{head}\n[{left_out} bytes left out here; all {} are kept as ref {key}]\n{tail}", text.len());
+    }
+}
+
+/// The beginning and the end of a long text.
+pub(super) struct Ends<'a> {
+    head: &'a str,
+    left_out: usize,
+    tail: &'a str,
+}
+
+impl<'a> Ends<'a> {
+    /// Half of `max_bytes` of each end, cut between characters. `None` when all of it fits.
+    pub(super) fn of(text: &'a str, max_bytes: usize) -> Option<Self> {
+        if text.len() <= max_bytes {
+            return None;
+        }
+        let half = max_bytes / 2;
         let head = text.floor_char_boundary(half);
         let tail = text.ceil_char_boundary(text.len().saturating_sub(half));
         let left_out = tail.saturating_sub(head);
-        let (head, tail) = (text.get(..head).unwrap_or_default(), text.get(tail..).unwrap_or_default());
-        *text = format!("{head}\n[{left_out} bytes left out here; all {} are kept as ref {key}]\n{tail}", text.len());
+        Some(Self { head: text.get(..head).unwrap_or_default(), left_out, tail: text.get(tail..).unwrap_or_default() })
+    }
+}
+
+impl std::fmt::Display for Ends<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}\n[{} bytes left out here]\n{}", self.head, self.left_out, self.tail)
     }
 }
 

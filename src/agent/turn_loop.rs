@@ -5,10 +5,11 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use super::batch::{BatchOut, Channels};
+use super::compaction::Compacting;
 use super::context::RunCx;
 use super::event::AgentEvent;
 use super::input_step::{BoundaryJob, BoundaryOut, prompt_blocks};
-use super::model_step::{Continuation, ModelEnd, ModelJob, ModelOut};
+use super::model_step::{Continuation, ModelEnd, ModelOut};
 use super::outcome::{Denial, RunErrorKind, StopCause};
 use super::seam::{Done, Seam, SeamError};
 use super::structured::Output;
@@ -45,7 +46,14 @@ pub(super) struct TurnLoop {
     continued_length: bool,
     continued_empty: bool,
     /// A paused turn goes back as it is; no text may come between.
-    unresolved: bool,
+    pub(super) unresolved: bool,
+    pub(super) compacting: Option<Compacting>,
+    /// The host asks for a compaction before the first turn.
+    pub(super) compact_first: bool,
+    /// Turns of this run that are in the conversation no more, or were kept when it was compacted; the summary last.
+    pub(super) added: Vec<Arc<HistoryTurn>>,
+    /// The first turn of the conversation that this run has added since.
+    pub(super) first: usize,
     pub(super) output: Option<Output>,
     /// Tries at structured output after the first.
     pub(super) repairs: u32,
@@ -73,6 +81,7 @@ enum Next {
 impl TurnLoop {
     pub(super) fn new(cx: Arc<RunCx>, seam: Seam, max_turns: Option<u32>, output: Option<Output>) -> Self {
         let mut head = Arc::clone(&cx.agent.head);
+        let first = cx.agent.session.len();
         if let Some(output) = &output {
             Arc::make_mut(&mut head).output = Some(Arc::clone(&output.schema));
         }
@@ -91,6 +100,10 @@ impl TurnLoop {
             continued_length: false,
             continued_empty: false,
             unresolved: false,
+            compacting: None,
+            compact_first: false,
+            added: Vec::new(),
+            first,
             output,
             repairs: 0,
             value: None,
@@ -145,6 +158,10 @@ impl TurnLoop {
             }
             if !self.unresolved {
                 self.deliver(QueueKind::Steering, std::mem::take(&mut boundary.input.steering), boundary.at).await?;
+                self.compact_when_due().await?;
+                if self.is_aborted() {
+                    return Ok(StopCause::Aborted);
+                }
             }
             let next = self.model_turn().await?;
             if self.is_aborted() {
@@ -275,17 +292,7 @@ impl TurnLoop {
         let cx = Arc::clone(&self.cx);
         cx.emit(|| AgentEvent::TurnStart { number: self.number }).await;
         let turn_id = self.uuid();
-        let job = ModelJob {
-            cx: Arc::clone(&cx),
-            number: self.number,
-            turn_id,
-            head: Arc::clone(&self.head),
-            history: cx.agent.session.history(),
-            body_cache: cx.agent.session.body_cache(),
-        };
-        let done = self.step(job).await?;
-        let at = cx.time(done.at).await;
-        let mut out = done.out;
+        let (mut out, at) = self.ask(turn_id).await?;
         self.record_visions(turn_id, std::mem::take(&mut out.visions));
         let usage = self.record_usage(turn_id, &out).await;
         let failure = match std::mem::replace(&mut out.end, ModelEnd::Complete) {

@@ -52,6 +52,16 @@ impl LiveSession {
         state.history.push(turn);
     }
 
+    /// Puts a summary in the place of the turns before `from`.
+    pub(crate) fn summarize(&self, summary: Arc<HistoryTurn>, from: usize) {
+        let mut state = self.lock();
+        let kept = state.history.turns().get(from..).unwrap_or_default();
+        let mut turns = Vec::with_capacity(kept.len().saturating_add(1));
+        turns.push(summary);
+        turns.extend_from_slice(kept);
+        state.history = History::from_turns(turns);
+    }
+
     /// Keeps a result that is final, in case the run ends before all of its turn are.
     pub(crate) fn push_result(&self, result: Arc<ToolResultBlock>) {
         self.lock().open.push(result);

@@ -10,12 +10,13 @@ use crate::provider::{
     Capabilities, History, ModelRequest, Provider, ProviderError, ProviderErrorKind, ProviderStream, RequestContext,
     RequestHead, Resume, StreamEvent, UsageSnapshot,
 };
-use crate::types::{SessionTurn, SignatureProducer, TokenUsage, TurnFinishReason, validate_transcript};
+use crate::types::{SessionTurn, SignatureProducer, TokenUsage, TurnFinishReason, TurnOrigin, validate_transcript};
 
 /// A provider that says what a script says, without a network.
 ///
 /// Every request is checked: its conversation must pair every call with its result, and must begin with all of the
-/// request before it. A broken one gets an `invalid` error that names the rule, as an API would give.
+/// last request that began with the same turn; only one that begins with a summary may begin anew. A broken one gets
+/// an `invalid` error that names the rule, as an API would give.
 ///
 /// ```
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -373,7 +374,10 @@ impl ScriptedProvider {
             return Ok(());
         }
         let state = self.lock();
-        let Some(before) = state.requests.last() else { return Ok(()) };
+        let same = |request: &&ScriptedRequest| request.turns.first() == history.iter().next();
+        let starts_anew = history.iter().next().is_some_and(|first| first.origin == TurnOrigin::Summary);
+        let last = state.requests.last().filter(|_| !starts_anew);
+        let Some(before) = state.requests.iter().rev().find(same).or(last) else { return Ok(()) };
         let kept = before.turns.iter().zip(history.iter()).take_while(|(a, b)| a == b).count();
         if kept < before.turns.len() {
             return Err(self.refuse(format!("turn {kept} differs from the one sent before")));
