@@ -376,7 +376,9 @@ impl ScriptedProvider {
         let state = self.lock();
         let same = |request: &&ScriptedRequest| request.turns.first() == history.iter().next();
         let starts_anew = history.iter().next().is_some_and(|first| first.origin == TurnOrigin::Summary);
-        let last = state.requests.last().filter(|_| !starts_anew);
+        // One that asks for a summary stands beside the conversation.
+        let beside = |request: &&ScriptedRequest| matches!(request.turns.as_slice(), [only] if only.origin == TurnOrigin::Summary);
+        let last = state.requests.iter().rev().find(|request| !beside(request)).filter(|_| !starts_anew);
         let Some(before) = state.requests.iter().rev().find(same).or(last) else { return Ok(()) };
         let kept = before.turns.iter().zip(history.iter()).take_while(|(a, b)| a == b).count();
         if kept < before.turns.len() {
