@@ -109,7 +109,9 @@ impl CompactionJob {
         if let Some(limit) = self.cx.meter.forbids_turn() {
             return CompactionEnd::Failed(format!("a limit of the run is reached: {}", limit.as_str()));
         }
-        let Some(cut) = Cut::of(&self.history, &self.head, self.trigger, self.size, self.reason) else {
+        let cut = Cut::of(&self.history, &self.head, self.trigger, self.size, self.reason);
+        let least = weight::of_bytes(summary_text("").len());
+        let Some(cut) = cut.filter(|cut| cut.removed > least) else {
             return CompactionEnd::Failed("too little of the conversation can be cut off to help".to_owned());
         };
         let old = self.history.turns().get(..cut.place).unwrap_or_default();
