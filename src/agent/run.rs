@@ -230,7 +230,7 @@ async fn drive(plan: Plan, sink: Option<Sink>, away: Arc<ReaderAway>) -> Result<
         grace: agent.options.cancel_grace,
     };
     let meter = Meter::new(limits.unwrap_or_else(|| agent.options.limits.clone()));
-    let first = agent.session.len();
+    agent.session.mark();
     let max_turns = max_turns.unwrap_or(agent.options.max_turns);
     let cx = Arc::new(RunCx { agent: Arc::clone(&agent), firing, clock, info, sink, away, abort, meter });
     let mut run = TurnLoop::new(Arc::clone(&cx), seam(durable.clone()), max_turns, output);
@@ -241,9 +241,12 @@ async fn drive(plan: Plan, sink: Option<Sink>, away: Arc<ReaderAway>) -> Result<
         result = Err(RunErrorKind::Durable(error));
     }
     let mut stats = std::mem::take(&mut run.stats);
+    if agent.session.is_kept() {
+        result = Box::pin(run.save_end(result, &stats)).await;
+    }
     stats.elapsed = started.elapsed();
     tell_end(&cx.firing, &stats, &result).await;
-    let turns = agent.session.since(first);
+    let turns = agent.session.added();
     match result {
         Ok(stop) => {
             let mut undelivered = agent.handle.queued(QueueKind::Steering);

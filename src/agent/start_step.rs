@@ -16,6 +16,8 @@ pub(super) struct StartJob {
     pub(super) cx: Arc<RunCx>,
     pub(super) prompt: Vec<SessionContentBlock>,
     pub(super) session_turns: usize,
+    /// The version of the stored session.
+    pub(super) session_version: Option<u64>,
     /// What the model is told about its answer's form, where the wire cannot hold it to that.
     pub(super) instruction: Option<String>,
 }
@@ -26,6 +28,9 @@ pub(super) struct StartOut {
     pub(super) model: String,
     pub(super) prompt: Vec<SessionContentBlock>,
     pub(super) session_turns: usize,
+    /// The version of the stored session: a run that is taken up reads no further.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) session_version: Option<u64>,
     /// The system text, as hooks left it.
     pub(super) system: Option<Arc<str>>,
     /// The hook that failed, and why.
@@ -41,7 +46,7 @@ impl Job for StartJob {
     }
 
     async fn run(self, _: StepCx) -> Result<StartOut, StepError> {
-        let Self { cx, prompt, session_turns, instruction } = self;
+        let Self { cx, prompt, session_turns, session_version, instruction } = self;
         let mut system = cx.agent.head.system.clone();
         let mut failed = None;
         if cx.firing.has::<SystemBefore>() {
@@ -57,6 +62,6 @@ impl Job for StartJob {
             });
         }
         let model = cx.agent.head.model.clone();
-        Ok(StartOut { loop_version: LOOP_VERSION, model, prompt, session_turns, system, failed })
+        Ok(StartOut { loop_version: LOOP_VERSION, model, prompt, session_turns, session_version, system, failed })
     }
 }

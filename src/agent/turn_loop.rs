@@ -16,7 +16,7 @@ use crate::control::{Halt, QueueKind, QueuedMessage};
 use crate::durable::DurableRun;
 use crate::hooks::{QueueUpdate, QueueUpdateCx, SteerInject, SteerInjectCx, TurnAfter, TurnAfterCx};
 use crate::provider::{HistoryTurn, ProviderError, RequestHead};
-use crate::session::child_id;
+use crate::session::{RunEntry, child_id};
 use crate::types::{
     AgentStats, Extra, PendingCall, Prompt, Role, SessionContentBlock, SessionTurn, Timestamp, TurnFinishReason,
     TurnOrigin, TurnUsage,
@@ -52,6 +52,10 @@ pub(super) struct TurnLoop {
     /// The answer as a value.
     pub(super) value: Option<Value>,
     pub(super) channels: Option<Channels>,
+    /// The entry of its beginning, once the session is kept and has it, or is to have it.
+    pub(super) started: Option<RunEntry>,
+    /// The time of the last step on record.
+    pub(super) at: Timestamp,
 }
 
 /// What came from outside at a boundary, and when.
@@ -95,6 +99,8 @@ impl TurnLoop {
             repairs: 0,
             value: None,
             channels: None,
+            started: None,
+            at: Timestamp::default(),
         }
     }
 
@@ -251,9 +257,16 @@ impl TurnLoop {
                 turns.push((message.id, self.turn(self.uuid(), Role::User, origin, blocks, at)));
             }
         }
-        // No await from here to `delivered`: a message is either queued or in the session.
+        // No await from here to `delivered`: a message is either queued or in the session, which is the stored one where
+        // there is one.
         let turns: Vec<_> = turns.into_iter().map(|(id, turn)| (id, self.push(turn))).collect();
-        cx.agent.handle.delivered(kind, &ids);
+        if self.is_kept() && !turns.is_empty() {
+            let (handle, ids) = (cx.agent.handle.clone(), ids.clone());
+            cx.agent.session.once_saved(move || handle.delivered(kind, &ids));
+            self.save().await?;
+        } else {
+            cx.agent.handle.delivered(kind, &ids);
+        }
         for (id, turn) in &turns {
             if kind == QueueKind::Steering {
                 if cx.firing.has::<SteerInject>() {
@@ -274,6 +287,8 @@ impl TurnLoop {
         self.number += 1;
         let cx = Arc::clone(&self.cx);
         cx.emit(|| AgentEvent::TurnStart { number: self.number }).await;
+        // Nothing is sent that is not stored.
+        self.save().await?;
         let turn_id = self.uuid();
         let job = ModelJob {
             cx: Arc::clone(&cx),
@@ -285,8 +300,9 @@ impl TurnLoop {
         };
         let done = self.step(job).await?;
         let at = cx.time(done.at).await;
+        self.at = at;
         let mut out = done.out;
-        self.record_visions(turn_id, std::mem::take(&mut out.visions));
+        self.record_visions(turn_id, std::mem::take(&mut out.visions), at);
         let usage = self.record_usage(turn_id, &out).await;
         let failure = match std::mem::replace(&mut out.end, ModelEnd::Complete) {
             ModelEnd::Complete => None,
@@ -305,6 +321,7 @@ impl TurnLoop {
         let resume = out.resume;
         let visible = out.visible_tools.take();
         let turn = self.store(turn_id, out, usage.clone(), cut, at);
+        self.save().await?;
         let mut batch = BatchOut::default();
         if let Some(turn) = &turn {
             self.text = turn.text();

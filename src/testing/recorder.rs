@@ -3,8 +3,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::agent::Agent;
 use crate::hooks::{
     AgentAbort, AgentDone, AgentStart, AttemptFailed, AttemptStart, HookError, QueueUpdate, SessionRepaired,
-    SteerInject, StreamEnd, StreamReset, SystemBefore, ToolAfter, ToolBefore, ToolBudgetExceeded, ToolError, ToolGate,
-    ToolStateCommitFailed, ToolStateLoadFailed, ToolTransform, ToolUpdate, TurnAfter, TurnBefore, TurnUsageHook,
+    SessionSaved, SteerInject, StreamEnd, StreamReset, SystemBefore, ToolAfter, ToolBefore, ToolBudgetExceeded,
+    ToolError, ToolGate, ToolStateCommitFailed, ToolStateLoadFailed, ToolTransform, ToolUpdate, TurnAfter, TurnBefore,
+    TurnUsageHook,
 };
 use crate::hooks::{Hook, Hooks, SyncHandler};
 
@@ -72,6 +73,7 @@ impl EventRecorder {
             AttemptStart |cx| cx.attempt().to_string();
             AttemptFailed |cx| format!("{} {}", cx.attempt(), cx.error().kind);
             SessionRepaired |cx| cx.answered().join(",");
+            SessionSaved |cx| cx.version().to_string();
             HookError |cx| cx.hook().to_owned();
         }
     }

@@ -18,7 +18,7 @@ pub use run::{
     AgentAbort, AgentAbortCx, AgentDone, AgentDoneCx, AgentStart, AgentStartCx, HookError, HookErrorCx, SystemBefore,
     SystemBeforeCx,
 };
-pub use session::{SessionRepaired, SessionRepairedCx};
+pub use session::{SessionRepaired, SessionRepairedCx, SessionSaved, SessionSavedCx};
 pub use state::{ToolStateCommitFailed, ToolStateCommitFailedCx, ToolStateLoadFailed, ToolStateLoadFailedCx};
 pub use stream::{
     StreamEnd, StreamEndCx, StreamReset, StreamResetCx, StreamText, StreamTextCx, StreamThinking, StreamThinkingCx,
@@ -98,6 +98,7 @@ events! {
     26 ProviderResponse "provider:response" Observe ProviderResponseCx;
     27 SessionRepaired "session:repaired" Observe SessionRepairedCx;
     28 HookError "hook:error" Observe HookErrorCx;
+    29 SessionSaved "session:saved" Observe SessionSavedCx;
 }
 
 /// A context: borrowed fields, a constructor for the loop, and a deref to the base.
