@@ -307,7 +307,9 @@ async fn tell(script: &Script) {
     let model = ScriptedProvider::new(script.turns.iter().map(reply));
     let writer = writer(script);
     let agent = agent(script, &model, &writer);
-    agent.hooks().on::<HistoryReplaced>(|_| drop(COMPACTED.fetch_add(1, Ordering::Relaxed)));
+    agent.hooks().on::<HistoryReplaced>(|_| {
+        COMPACTED.fetch_add(1, Ordering::Relaxed);
+    });
     hooks(script, &agent);
     let (starts, ends) = (Notes::default(), Notes::default());
     let (started, ended) = (starts.clone(), ends.clone());

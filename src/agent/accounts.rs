@@ -7,25 +7,28 @@ use super::model_step::ModelOut;
 use super::turn_loop::TurnLoop;
 use super::vision::Description;
 use crate::hooks::{TurnUsageHook, TurnUsageHookCx};
-use crate::types::{TurnFinishReason, TurnUsage, UsageKind};
+use crate::types::{Timestamp, TurnFinishReason, TurnUsage, UsageKind};
 
 impl TurnLoop {
     /// Files what descriptions of images used, and keeps them: on a replay nobody asked for them here.
-    pub(super) fn record_visions(&mut self, turn_id: Uuid, visions: Vec<Description>) {
+    pub(super) fn record_visions(&mut self, turn_id: Uuid, visions: Vec<Description>, at: Timestamp) {
         for vision in visions {
             self.cx.agent.stand_ins.lock().unwrap_or_else(PoisonError::into_inner).learn(&vision);
             let usage = TurnUsage {
                 tokens: vision.usage.tokens,
                 cost: vision.cost,
-                model_id: vision.model_id,
-                requested_model: vision.requested_model,
-                provider: vision.provider,
+                model_id: vision.model_id.clone(),
+                requested_model: vision.requested_model.clone(),
+                provider: vision.provider.clone(),
                 finish_reason: Some(TurnFinishReason::Stop),
                 kind: UsageKind::Vision,
                 complete: true,
                 attempts: 1,
                 ..self.usage_base(turn_id)
             };
+            if self.is_kept() {
+                self.queue_vision(&vision, &usage, at);
+            }
             self.cx.meter.count_side(&usage);
             self.stats.push_turn(usage);
         }

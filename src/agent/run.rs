@@ -246,6 +246,7 @@ async fn drive(plan: Plan, sink: Option<Sink>, away: Arc<ReaderAway>) -> Result<
         grace: agent.options.cancel_grace,
     };
     let meter = Meter::new(limits.unwrap_or_else(|| agent.options.limits.clone()));
+    agent.session.mark();
     let max_turns = max_turns.unwrap_or(agent.options.max_turns);
     let cx = Arc::new(RunCx { agent: Arc::clone(&agent), firing, clock, info, sink, away, abort, meter });
     let mut run = TurnLoop::new(Arc::clone(&cx), seam(durable.clone()), max_turns, output);
@@ -257,10 +258,12 @@ async fn drive(plan: Plan, sink: Option<Sink>, away: Arc<ReaderAway>) -> Result<
         result = Err(RunErrorKind::Durable(error));
     }
     let mut stats = std::mem::take(&mut run.stats);
+    if agent.session.is_kept() {
+        result = Box::pin(run.save_end(result, &stats)).await;
+    }
     stats.elapsed = started.elapsed();
     tell_end(&cx.firing, &stats, &result).await;
-    let mut turns = std::mem::take(&mut run.added);
-    turns.extend(agent.session.since(run.first));
+    let turns = agent.session.added();
     match result {
         Ok(stop) => {
             let mut undelivered = agent.handle.queued(QueueKind::Steering);

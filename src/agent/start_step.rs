@@ -17,6 +17,8 @@ pub(super) struct StartJob {
     pub(super) cx: Arc<RunCx>,
     pub(super) prompt: Vec<SessionContentBlock>,
     pub(super) session_turns: usize,
+    /// The version of the stored session.
+    pub(super) session_version: Option<u64>,
     /// What the model is told about its answer's form, where the wire cannot hold it to that.
     pub(super) instruction: Option<String>,
     pub(super) compaction: Option<Trigger>,
@@ -28,6 +30,9 @@ pub(super) struct StartOut {
     pub(super) model: String,
     pub(super) prompt: Vec<SessionContentBlock>,
     pub(super) session_turns: usize,
+    /// The version of the stored session: a run that is taken up reads no further.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) session_version: Option<u64>,
     /// The system text, as hooks left it.
     pub(super) system: Option<Arc<str>>,
     /// The hook that failed, and why.
@@ -46,7 +51,7 @@ impl Job for StartJob {
     }
 
     async fn run(self, _: StepCx) -> Result<StartOut, StepError> {
-        let Self { cx, prompt, session_turns, instruction, compaction } = self;
+        let Self { cx, prompt, session_turns, session_version, instruction, compaction } = self;
         let mut system = cx.agent.head.system.clone();
         let mut failed = None;
         if cx.firing.has::<SystemBefore>() {
@@ -62,6 +67,15 @@ impl Job for StartJob {
             });
         }
         let model = cx.agent.head.model.clone();
-        Ok(StartOut { loop_version: LOOP_VERSION, model, prompt, session_turns, system, failed, compaction })
+        Ok(StartOut {
+            loop_version: LOOP_VERSION,
+            model,
+            prompt,
+            session_turns,
+            session_version,
+            system,
+            failed,
+            compaction,
+        })
     }
 }

@@ -17,7 +17,7 @@ use crate::control::{Halt, QueueKind, QueuedMessage};
 use crate::durable::DurableRun;
 use crate::hooks::{QueueUpdate, QueueUpdateCx, SteerInject, SteerInjectCx, TurnAfter, TurnAfterCx};
 use crate::provider::{HistoryTurn, ProviderError, RequestHead};
-use crate::session::child_id;
+use crate::session::{RunEntry, child_id};
 use crate::types::{
     AgentStats, Extra, PendingCall, Prompt, Role, SessionContentBlock, SessionTurn, Timestamp, TurnFinishReason,
     TurnOrigin, TurnUsage,
@@ -50,16 +50,16 @@ pub(super) struct TurnLoop {
     pub(super) compacting: Option<Compacting>,
     /// The host asks for a compaction before the first turn.
     pub(super) compact_first: bool,
-    /// Turns of this run that are in the conversation no more, or were kept when it was compacted; the summary last.
-    pub(super) added: Vec<Arc<HistoryTurn>>,
-    /// The first turn of the conversation that this run has added since.
-    pub(super) first: usize,
     pub(super) output: Option<Output>,
     /// Tries at structured output after the first.
     pub(super) repairs: u32,
     /// The answer as a value.
     pub(super) value: Option<Value>,
     pub(super) channels: Option<Channels>,
+    /// The entry of its beginning, once the session is kept and has it, or is to have it.
+    pub(super) started: Option<RunEntry>,
+    /// The time of the last step on record.
+    pub(super) at: Timestamp,
 }
 
 /// What came from outside at a boundary, and when.
@@ -81,7 +81,6 @@ enum Next {
 impl TurnLoop {
     pub(super) fn new(cx: Arc<RunCx>, seam: Seam, max_turns: Option<u32>, output: Option<Output>) -> Self {
         let mut head = Arc::clone(&cx.agent.head);
-        let first = cx.agent.session.len();
         if let Some(output) = &output {
             Arc::make_mut(&mut head).output = Some(Arc::clone(&output.schema));
         }
@@ -102,12 +101,12 @@ impl TurnLoop {
             unresolved: false,
             compacting: None,
             compact_first: false,
-            added: Vec::new(),
-            first,
             output,
             repairs: 0,
             value: None,
             channels: None,
+            started: None,
+            at: Timestamp::default(),
         }
     }
 
@@ -268,9 +267,16 @@ impl TurnLoop {
                 turns.push((message.id, self.turn(self.uuid(), Role::User, origin, blocks, at)));
             }
         }
-        // No await from here to `delivered`: a message is either queued or in the session.
+        // No await from here to `delivered`: a message is either queued or in the session, which is the stored one where
+        // there is one.
         let turns: Vec<_> = turns.into_iter().map(|(id, turn)| (id, self.push(turn))).collect();
-        cx.agent.handle.delivered(kind, &ids);
+        if self.is_kept() && !turns.is_empty() {
+            let (handle, ids) = (cx.agent.handle.clone(), ids.clone());
+            cx.agent.session.once_saved(move || handle.delivered(kind, &ids));
+            self.save().await?;
+        } else {
+            cx.agent.handle.delivered(kind, &ids);
+        }
         for (id, turn) in &turns {
             if kind == QueueKind::Steering {
                 if cx.firing.has::<SteerInject>() {
@@ -291,9 +297,12 @@ impl TurnLoop {
         self.number += 1;
         let cx = Arc::clone(&self.cx);
         cx.emit(|| AgentEvent::TurnStart { number: self.number }).await;
+        // Nothing is sent that is not stored.
+        self.save().await?;
         let turn_id = self.uuid();
         let (mut out, at) = self.ask(turn_id).await?;
-        self.record_visions(turn_id, std::mem::take(&mut out.visions));
+        self.at = at;
+        self.record_visions(turn_id, std::mem::take(&mut out.visions), at);
         let usage = self.record_usage(turn_id, &out).await;
         let failure = match std::mem::replace(&mut out.end, ModelEnd::Complete) {
             ModelEnd::Complete => None,
@@ -312,6 +321,7 @@ impl TurnLoop {
         let resume = out.resume;
         let visible = out.visible_tools.take();
         let turn = self.store(turn_id, out, usage.clone(), cut, at);
+        self.save().await?;
         let mut batch = BatchOut::default();
         if let Some(turn) = &turn {
             self.text = turn.text();

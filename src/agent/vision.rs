@@ -9,6 +9,7 @@ use super::derived::Derived;
 use super::options::Fallback;
 use super::side_request::ask_aside;
 use crate::provider::{History, HistoryTurn, ModelRequest, ProviderError, RequestHead, UsageSnapshot};
+use crate::session::VisionEntry;
 use crate::types::{
     Media, MediaSource, NanoUsd, Role, SessionContentBlock, SessionTurn, ToolResultBody, ToolResultContent, TurnOrigin,
 };
@@ -40,6 +41,13 @@ pub(crate) struct StandIns {
 impl StandIns {
     pub(super) fn learn(&mut self, description: &Description) {
         self.described.entry(description.image).or_insert_with(|| description.text.as_str().into());
+    }
+
+    /// Takes over a description that the session has.
+    pub(super) fn restore(&mut self, vision: &VisionEntry) {
+        if let Ok(image) = Uuid::parse_str(&vision.digest) {
+            self.described.entry(image).or_insert_with(|| vision.text.as_str().into());
+        }
     }
 
     /// Images of the conversation that nobody has described yet, each once.

@@ -22,8 +22,10 @@ mod entry;
 mod error;
 mod fold;
 mod jsonl;
+mod keeper;
 mod live;
 mod memory;
+mod opening;
 mod repair;
 mod run;
 #[cfg(feature = "sqlite")]
@@ -46,5 +48,7 @@ pub use sqlite::SqliteSessionStore;
 pub use store::{SessionStore, StoredSession};
 pub use value::{ForkError, Session};
 
+pub(crate) use keeper::{Blobs, Flushed, Keeper};
 pub(crate) use live::LiveSession;
+pub(crate) use opening::{Opened, Waiting};
 pub(crate) use repair::{child_id, repair};

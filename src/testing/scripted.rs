@@ -262,6 +262,16 @@ impl Reply {
     }
 }
 
+/// Whether two turns are the same to an API. Which calls are pending is nothing that it is told: a turn that was loaded
+/// says which still are.
+fn same_turn(a: &SessionTurn, b: &SessionTurn) -> bool {
+    a == b
+        || a.pending != b.pending && {
+            let settled = |turn: &SessionTurn| SessionTurn { pending: Vec::new(), ..turn.clone() };
+            settled(a) == settled(b)
+        }
+}
+
 impl ScriptedProvider {
     /// A provider that gives these answers in turn, then an `invalid` error that says the script has ended.
     pub fn new(replies: impl IntoIterator<Item = Reply>) -> Self {
@@ -374,13 +384,17 @@ impl ScriptedProvider {
             return Ok(());
         }
         let state = self.lock();
-        let same = |request: &&ScriptedRequest| request.turns.first() == history.iter().next();
+        let starts_as = |turns: &[SessionTurn]| match (turns.first(), history.iter().next()) {
+            (Some(before), Some(first)) => same_turn(before, first),
+            (before, first) => before.is_none() && first.is_none(),
+        };
         let starts_anew = history.iter().next().is_some_and(|first| first.origin == TurnOrigin::Summary);
         // One that asks for a summary stands beside the conversation.
-        let beside = |request: &&ScriptedRequest| matches!(request.turns.as_slice(), [only] if only.origin == TurnOrigin::Summary);
-        let last = state.requests.iter().rev().find(|request| !beside(request)).filter(|_| !starts_anew);
-        let Some(before) = state.requests.iter().rev().find(same).or(last) else { return Ok(()) };
-        let kept = before.turns.iter().zip(history.iter()).take_while(|(a, b)| a == b).count();
+        let beside = |turns: &[SessionTurn]| matches!(turns, [only] if only.origin == TurnOrigin::Summary);
+        let requests = || state.requests.iter().rev();
+        let last = requests().find(|request| !beside(&request.turns)).filter(|_| !starts_anew);
+        let Some(before) = requests().find(|request| starts_as(&request.turns)).or(last) else { return Ok(()) };
+        let kept = before.turns.iter().zip(history.iter()).take_while(|(a, b)| same_turn(a, b)).count();
         if kept < before.turns.len() {
             return Err(self.refuse(format!("turn {kept} differs from the one sent before")));
         }

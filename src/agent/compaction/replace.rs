@@ -69,6 +69,7 @@ impl TurnLoop {
             return Ok((out, at));
         }
         if self.may_react() && self.compact(CompactionReason::Overflow, self.number).await? {
+            self.save().await?;
             let (again, later) = self.ask_once(turn_id, true).await?;
             (out, at) = (again.after(out), later);
         }
@@ -115,6 +116,8 @@ impl TurnLoop {
 
     /// Has a summary written and puts it in the place of the older turns. False when the conversation is as it was.
     async fn compact(&mut self, reason: CompactionReason, number: u32) -> Result<bool, RunErrorKind> {
+        // Nothing is sent that is not stored.
+        self.save().await?;
         let Some(compacting) = &mut self.compacting else { return Ok(false) };
         let cx = Arc::clone(&self.cx);
         let history = cx.agent.session.history();
@@ -160,10 +163,7 @@ impl TurnLoop {
         turn.usage = Some(usage.clone());
         // No await from here until all of it is done: a dropped run leaves the one conversation or the other.
         let summary = Arc::new(turn.into());
-        self.added.extend(session.since(self.first));
-        self.added.push(Arc::clone(&summary));
         session.summarize(Arc::clone(&summary), cut);
-        self.first = session.len();
         cx.agent.unreasoned.lock().unwrap_or_else(PoisonError::into_inner).replaced(cut);
         if let Some(compacting) = &mut self.compacting {
             compacting.made = compacting.made.saturating_add(1);

@@ -20,7 +20,7 @@ pub use run::{
     AgentAbort, AgentAbortCx, AgentDone, AgentDoneCx, AgentStart, AgentStartCx, HookError, HookErrorCx, SystemBefore,
     SystemBeforeCx,
 };
-pub use session::{SessionRepaired, SessionRepairedCx};
+pub use session::{SessionRepaired, SessionRepairedCx, SessionSaved, SessionSavedCx};
 pub use state::{ToolStateCommitFailed, ToolStateCommitFailedCx, ToolStateLoadFailed, ToolStateLoadFailedCx};
 pub use stream::{
     StreamEnd, StreamEndCx, StreamReset, StreamResetCx, StreamText, StreamTextCx, StreamThinking, StreamThinkingCx,
@@ -100,8 +100,9 @@ events! {
     26 ProviderResponse "provider:response" Observe ProviderResponseCx;
     27 SessionRepaired "session:repaired" Observe SessionRepairedCx;
     28 HookError "hook:error" Observe HookErrorCx;
-    29 HistoryReplaced "history:replaced" Observe HistoryReplacedCx;
-    30 CompactionFailed "compaction:failed" Observe CompactionFailedCx;
+    29 SessionSaved "session:saved" Observe SessionSavedCx;
+    30 HistoryReplaced "history:replaced" Observe HistoryReplacedCx;
+    31 CompactionFailed "compaction:failed" Observe CompactionFailedCx;
 }
 
 /// A context: borrowed fields, a constructor for the loop, and a deref to the base.
