@@ -15,9 +15,11 @@ use harness::{Notes, Scenario, Told, echo, tool};
 use serde_json::json;
 use zidane::agent::{Compaction, Limit, Limits};
 use zidane::hooks::{CompactionFailed, HistoryReplaced};
-use zidane::provider::{Capabilities, HistoryTurn, ProviderError, ProviderErrorKind, Rates, Resume, RetryPolicy};
+use zidane::provider::{
+    Capabilities, HistoryTurn, ProviderError, ProviderErrorKind, Rates, Resume, RetryPolicy, StreamEvent, UsageSnapshot,
+};
 use zidane::session::{SessionEntry, StoredSession, SummaryEntry, fold};
-use zidane::testing::{EventRecorder, Reply, ScriptedProvider, validate_transcript};
+use zidane::testing::{EventRecorder, Reply, ScriptedProvider, VirtualClock, validate_transcript};
 use zidane::types::{
     Media, NanoUsd, PromptPart, Role, SessionContentBlock, SessionTurn, TokenUsage, TurnFinishReason, TurnOrigin,
     UsageKind, fold_totals,
@@ -288,6 +290,49 @@ async fn a_second_refusal_of_the_same_turn_stands() {
 }
 
 #[tokio::test]
+async fn what_a_refused_attempt_cost_is_counted() {
+    let usage = StreamEvent::Usage(UsageSnapshot::new(used(50, 0)));
+    let refused = Reply::empty().event(usage).then_error(ProviderError::new(
+        ProviderErrorKind::ContextOverflow,
+        "scripted",
+        "too long after all",
+    ));
+    let model = ScriptedProvider::new([refused, Reply::text("Sure.").usage(used(300, 10))]);
+    let policy = Compaction::new().keep(250).model(writer("Short."), "small");
+    let agent = builder(&model).history(talk(5)).compaction(policy).build().unwrap();
+    let outcome = agent.run("Go.").await.unwrap();
+    assert_eq!((outcome.stats.turns, outcome.stats.total_in), (1, 100 + 50 + 300));
+    assert_eq!(outcome.stats.totals(), fold_totals(&outcome.stats));
+}
+
+#[tokio::test]
+async fn never_twice_without_an_answer_in_between() {
+    // Over the threshold, and then the model fails.
+    let model = ScriptedProvider::new([Reply::fails(ProviderErrorKind::Auth), says(10), says(10)]);
+    let writer = writer("Short.");
+    let clock = VirtualClock::default();
+    let builder = || builder(&model).history(talk(5)).clock(clock.clone());
+    let agent = builder().compaction(policy(&writer)).build().unwrap();
+    agent.run("Go.").await.unwrap_err();
+    assert!(is_summary(&agent.history().turns()[0]));
+    // What was made after the summary is told by its time.
+    clock.advance(Duration::from_millis(1));
+    agent.run(words(2_000)).await.unwrap();
+    assert_eq!(writer.requests().len(), 1, "nothing was answered since");
+    agent.run(words(10)).await.unwrap();
+    assert_eq!(writer.requests().len(), 2);
+
+    // Refused, compacted, refused; and asked again as it is.
+    let model = ScriptedProvider::repeating(too_long());
+    let policy = Compaction::new().keep(250).model(writer.clone(), "small");
+    let agent = self::builder(&model).history(talk(5)).compaction(policy).build().unwrap();
+    agent.run("Go.").await.unwrap_err();
+    assert_eq!((model.requests().len(), writer.requests().len()), (2, 3));
+    agent.run("").await.unwrap_err();
+    assert_eq!((model.requests().len(), writer.requests().len()), (3, 3));
+}
+
+#[tokio::test]
 async fn where_little_can_be_cut_the_refusal_stands_and_no_summary_is_asked_for() {
     let writer = writer("never");
     for (system, history) in [(words(10), Vec::new()), (words(5_000), talk(2))] {
@@ -348,7 +393,7 @@ async fn when_no_summary_can_be_had_the_run_goes_on_without() {
     ];
     for (reply, why) in failing {
         let writer = ScriptedProvider::repeating(reply).id("writer").allow_prefix_breaks();
-        let calls = (0..8).map(|n| Reply::call("echo", json!({ "n": n })));
+        let calls = (0..8).map(|n| Reply::call("echo", json!({ "n": n })).without_usage());
         let model = ScriptedProvider::new(calls.chain([Reply::text("Done.")]));
         let agent = builder(&model).tool(echo()).history(talk(5)).compaction(policy(&writer)).build().unwrap();
         let reasons = Notes::default();
@@ -500,6 +545,14 @@ async fn a_paused_answer_goes_back_before_anything_is_compacted() {
     assert_eq!(writer.requests().len(), 1);
     let sent = &model.requests()[3].turns;
     assert!(is_summary(&sent[0]) && sent.len() == 2, "the paused answers went together: {}", sent.len());
+
+    // Nor where a run begins with it.
+    let mut history = talk(6);
+    history.last_mut().unwrap().finish_reason = Some(TurnFinishReason::Pause);
+    let model = ScriptedProvider::new([Reply::text("Well.")]).resume(Resume::AsIs);
+    let agent = builder(&model).history(history.clone()).compaction(policy(&writer)).build().unwrap();
+    agent.run("").await.unwrap();
+    assert_eq!(model.requests()[0].turns, history);
 }
 
 #[tokio::test]
@@ -632,6 +685,19 @@ async fn a_summary_is_an_entry_and_the_session_is_taken_up_with_it() {
 }
 
 #[tokio::test]
+async fn nothing_is_asked_on_what_is_not_stored() {
+    for replies in [vec![says(5)], vec![too_long(), says(5)]] {
+        let overflows = replies.len() == 2;
+        let (model, store) = (ScriptedProvider::new(replies), FaultyStore::default());
+        let policy = policy(&writer("Short.")).tokens(if overflows { 100_000 } else { 1_000 });
+        let builder = builder(&model).session_id("s").session_store(store.clone()).history(talk(5));
+        builder.compaction(policy).build().unwrap().run("Go.").await.unwrap();
+        let appends = store.appends();
+        assert_eq!(appends[1..], [vec!["start", "prompt"], vec!["summary"], vec!["model"], vec!["end"]]);
+    }
+}
+
+#[tokio::test]
 async fn whichever_append_fails_the_session_can_be_gone_on_with() {
     let (whole, appends) = {
         let store = FaultyStore::default();
@@ -751,8 +817,11 @@ async fn requests_begin_with_the_one_before_between_compactions() {
         (0..40).map(|n| if n % 3 == 0 { says(40 * (n % 7)).and_call("echo", json!({ "n": n })) } else { says(80) });
     let model = ScriptedProvider::new(replies);
     let writer = writer("Short.");
-    let agent = builder(&model).tool(echo()).compaction(policy(&writer)).build().unwrap();
+    let clock = VirtualClock::default();
+    let builder = builder(&model).clock(clock.clone()).tool(echo());
+    let agent = builder.compaction(policy(&writer)).build().unwrap();
     for n in 0..20 {
+        clock.advance(Duration::from_millis(1));
         agent.run(format!("{n}: {}", words(30))).await.unwrap();
     }
     let requests = model.requests();

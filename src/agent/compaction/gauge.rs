@@ -98,3 +98,56 @@ fn first_after(history: &History) -> usize {
         _ => 0,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::types::{SessionContentBlock, SessionTurn, Timestamp, TokenUsage, TurnUsage};
+
+    fn turn(origin: TurnOrigin, at: u64, reported: u64) -> SessionTurn {
+        let role = if origin == TurnOrigin::Model { Role::Assistant } else { Role::User };
+        let mut turn = SessionTurn::new(at.to_string(), role, origin, vec![SessionContentBlock::text("12345678")]);
+        turn.created_at = Timestamp(at);
+        let tokens = TokenUsage { input: reported, ..TokenUsage::default() };
+        turn.usage = Some(TurnUsage { tokens, complete: true, attempts: 1, ..TurnUsage::default() });
+        turn
+    }
+
+    #[test]
+    fn reports_count_where_they_are_about_the_conversation_as_it_is() {
+        use TurnOrigin::{Model, Prompt, Summary};
+        let head = RequestHead::default();
+        let mut history: History =
+            [turn(Prompt, 1, 0), turn(Model, 2, 5_000), turn(Prompt, 3, 0)].into_iter().collect();
+        let mut gauge = Gauge::default();
+        assert_eq!((gauge.read(&history, &head), gauge.settled()), (5_002, None));
+        assert!(gauge.has_grown());
+
+        // Compacted: what was kept was reported for more.
+        history = [turn(Summary, 4, 9), turn(Model, 2, 5_000), turn(Prompt, 3, 0)].into_iter().collect();
+        gauge.replaced(&history, &head);
+        let mut fresh = Gauge::default();
+        for gauge in [&mut gauge, &mut fresh] {
+            assert_eq!((gauge.read(&history, &head), gauge.settled(), gauge.answers), (6, Some(6), 0));
+            assert!(!gauge.has_grown());
+        }
+        history.push(std::sync::Arc::new(turn(Model, 5, 300).into()));
+        history.push(std::sync::Arc::new(turn(Prompt, 6, 0).into()));
+        history.push(std::sync::Arc::new(turn(Model, 7, 400).into()));
+        for gauge in [&mut gauge, &mut fresh, &mut Gauge::default()] {
+            assert_eq!((gauge.read(&history, &head), gauge.settled(), gauge.answers), (400, Some(300), 2));
+            assert!(gauge.has_grown());
+        }
+    }
+
+    #[test]
+    fn a_report_that_is_no_measure_is_passed_over() {
+        let head = RequestHead { system: Some("1234".into()), ..RequestHead::default() };
+        let mut cut = turn(TurnOrigin::Model, 2, 70);
+        cut.usage.as_mut().unwrap().complete = false;
+        let mut tried = turn(TurnOrigin::Model, 3, 140);
+        tried.usage.as_mut().unwrap().attempts = 2;
+        let history = [turn(TurnOrigin::Prompt, 1, 0), cut, tried, turn(TurnOrigin::Model, 4, 0)].into_iter().collect();
+        assert_eq!(Gauge::default().read(&history, &head), 1 + 4 * 2);
+    }
+}
