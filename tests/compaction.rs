@@ -317,7 +317,7 @@ async fn never_twice_without_an_answer_in_between() {
     assert!(is_summary(&agent.history().turns()[0]));
     // What was made after the summary is told by its time.
     clock.advance(Duration::from_millis(1));
-    agent.run(words(2_000)).await.unwrap();
+    agent.run(words(900)).await.unwrap();
     assert_eq!(writer.requests().len(), 1, "nothing was answered since");
     agent.run(words(10)).await.unwrap();
     assert_eq!(writer.requests().len(), 2);

@@ -57,17 +57,28 @@ impl TurnLoop {
         let size = compacting.gauge.read(&history, &self.head);
         drop(history);
         if let Some(reason) = compacting.is_due(size) {
-            self.compact(reason, self.number.saturating_add(1)).await?;
+            // Boxed: rare, and large.
+            Box::pin(self.compact(reason, self.number.saturating_add(1))).await?;
         }
         Ok(())
     }
 
     /// Asks the model; when it refuses the conversation as too long, once more after that was compacted.
     pub(in crate::agent) async fn ask(&mut self, turn_id: Uuid) -> Result<(ModelOut, Timestamp), RunErrorKind> {
-        let (mut out, mut at) = self.ask_once(turn_id, false).await?;
+        let (out, at) = self.ask_once(turn_id, false).await?;
         if self.compacting.is_none() || !is_too_long(&out) {
             return Ok((out, at));
         }
+        Box::pin(self.ask_again(turn_id, out, at)).await
+    }
+
+    /// What is to be made of a refusal.
+    async fn ask_again(
+        &mut self,
+        turn_id: Uuid,
+        mut out: ModelOut,
+        mut at: Timestamp,
+    ) -> Result<(ModelOut, Timestamp), RunErrorKind> {
         if self.may_react() && self.compact(CompactionReason::Overflow, self.number).await? {
             self.save().await?;
             let (again, later) = self.ask_once(turn_id, true).await?;
