@@ -11,12 +11,12 @@ use std::time::Duration;
 use futures::future::poll_fn;
 use harness::{Notes, echo, tool};
 use serde_json::json;
-use zidane::agent::{SteerMode, ToolExecution};
+use zidane::agent::{Compaction, SteerMode, ToolExecution};
 use zidane::hooks::{AgentDone, StreamText, ToolAfter, ToolGate};
 use zidane::provider::{ProviderErrorKind, RetryPolicy};
 use zidane::testing::{Reply, ScriptedProvider, validate_transcript};
 use zidane::tool::ToolError;
-use zidane::types::TurnFinishReason;
+use zidane::types::{Role, SessionContentBlock, SessionTurn, TurnFinishReason, TurnOrigin};
 use zidane::{Agent, AgentBuilder, StopCause};
 
 struct Row {
@@ -70,6 +70,19 @@ fn tools(builder: AgentBuilder) -> AgentBuilder {
                 Ok("ok".into())
             })
         }))
+}
+
+/// A conversation of some length, which is compacted at so many tokens.
+fn compacted(builder: AgentBuilder, tokens: u64) -> AgentBuilder {
+    let turn = |n: usize| {
+        let (role, origin) =
+            if n % 2 == 0 { (Role::User, TurnOrigin::Prompt) } else { (Role::Assistant, TurnOrigin::Model) };
+        SessionTurn::new(n.to_string(), role, origin, vec![SessionContentBlock::text("abc ".repeat(50))])
+    };
+    let writer =
+        ScriptedProvider::repeating(Reply::text("So").pause(MS).and_text(" far.").after(MS)).allow_prefix_breaks();
+    let policy = Compaction::new().tokens(tokens).keep(20).model(writer, "writer");
+    tools(builder).history((0..6).map(turn)).compaction(policy)
 }
 
 fn rows() -> Vec<Row> {
@@ -128,6 +141,13 @@ fn rows() -> Vec<Row> {
             agent.hooks().on_async::<StreamText>(|_| Box::pin(tokio::time::sleep(MS)));
             agent.hooks().on_async::<ToolAfter>(|_| Box::pin(tokio::time::sleep(MS)));
         }),
+        row("compaction", vec![calls(&["echo", "nap"]), slow_text()], |b| compacted(b, 100), none),
+        row(
+            "refusal",
+            vec![Reply::fails(ProviderErrorKind::ContextOverflow), calls(&["echo"]), slow_text()],
+            |b| compacted(b, 100_000),
+            none,
+        ),
         row("stall", vec![Reply::text("One").then_stall()], tools, none),
     ]
 }
