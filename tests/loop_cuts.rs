@@ -76,7 +76,7 @@ fn tools(builder: AgentBuilder) -> AgentBuilder {
 fn compacted(builder: AgentBuilder, tokens: u64) -> AgentBuilder {
     let turn = |n: usize| {
         let (role, origin) =
-            if n % 2 == 0 { (Role::User, TurnOrigin::Prompt) } else { (Role::Assistant, TurnOrigin::Model) };
+            if n.is_multiple_of(2) { (Role::User, TurnOrigin::Prompt) } else { (Role::Assistant, TurnOrigin::Model) };
         SessionTurn::new(n.to_string(), role, origin, vec![SessionContentBlock::text("abc ".repeat(50))])
     };
     let writer =

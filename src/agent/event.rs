@@ -72,6 +72,8 @@ pub enum AgentEvent {
         reason: CompactionReason,
         /// The turn that stands in.
         summary: Arc<HistoryTurn>,
+        /// The id of the last turn that it stands in for.
+        through: String,
         /// Size of the conversation before, in tokens.
         before: u64,
         /// Size of the conversation now, in tokens; an estimate.

@@ -3,8 +3,7 @@ use std::sync::{Arc, PoisonError};
 use uuid::Uuid;
 
 use super::gauge::Gauge;
-use super::step::summary_text;
-use super::step::{CompactionEnd, CompactionJob};
+use super::step::{CompactionEnd, CompactionJob, summary_text};
 use super::{Compaction, Trigger, weight};
 use crate::agent::event::AgentEvent;
 use crate::agent::model_step::{ModelEnd, ModelJob, ModelOut};
@@ -186,7 +185,7 @@ impl TurnLoop {
             let mut hook_cx = HistoryReplacedCx::new(&firing.base, reason, &summary, &through, before, after, &usage);
             firing.observe::<HistoryReplaced>(&mut hook_cx).await;
         }
-        cx.emit(|| AgentEvent::Compacted { reason, summary, before, after }).await;
+        cx.emit(|| AgentEvent::Compacted { reason, summary, through, before, after }).await;
         Ok(true)
     }
 
