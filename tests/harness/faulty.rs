@@ -25,7 +25,8 @@ pub struct FaultyStore {
     faults: Arc<Mutex<BTreeMap<usize, Fault>>>,
     appends: Arc<Mutex<Vec<Vec<String>>>>,
     loads: Arc<Mutex<usize>>,
-    open: Arc<watch::Sender<bool>>,
+    /// Appends from this number on wait.
+    open: Arc<watch::Sender<usize>>,
 }
 
 impl Default for FaultyStore {
@@ -36,7 +37,7 @@ impl Default for FaultyStore {
 
 impl FaultyStore {
     pub fn over(inner: Arc<dyn SessionStore>) -> Self {
-        let open = Arc::new(watch::Sender::new(true));
+        let open = Arc::new(watch::Sender::new(usize::MAX));
         Self { inner, faults: Arc::default(), appends: Arc::default(), loads: Arc::default(), open }
     }
 
@@ -46,14 +47,14 @@ impl FaultyStore {
         self
     }
 
-    /// From now on appends wait.
-    pub fn hold(&self) {
-        self.open.send_replace(false);
+    /// Appends from this number on, counted from 0, wait.
+    pub fn hold_at(&self, append: usize) {
+        self.open.send_replace(append);
     }
 
     /// Those that wait go on.
     pub fn release(&self) {
-        self.open.send_replace(true);
+        self.hold_at(usize::MAX);
     }
 
     /// What was appended, an append a line, as kinds of entries.
@@ -89,7 +90,7 @@ impl SessionStore for FaultyStore {
             appends.push(entries.iter().map(kind).collect());
             appends.len() - 1
         };
-        self.open.subscribe().wait_for(|open| *open).await.unwrap();
+        self.open.subscribe().wait_for(|open| number < *open).await.unwrap();
         let fault = self.faults.lock().unwrap().remove(&number);
         let failed = || SessionError::Other { session: id.to_owned(), message: format!("append {number} failed") };
         match fault {

@@ -74,11 +74,7 @@ async fn stored_and_taken_up(store: Arc<dyn SessionStore>) {
     }
     let sent = |model: &ScriptedProvider| -> Vec<_> {
         let without_ids = |turn: &zidane::types::SessionTurn| (turn.role, turn.origin, turn.content.clone());
-        model
-            .requests()
-            .iter()
-            .map(|request| request.turns.iter().map(without_ids).collect::<Vec<_>>())
-            .collect()
+        model.requests().iter().map(|request| request.turns.iter().map(without_ids).collect::<Vec<_>>()).collect()
     };
     assert_eq!(sent(&straight), sent(&anew));
     let session = agent(&anew, &store).build().unwrap().session().await.unwrap().unwrap();
