@@ -3,6 +3,8 @@
 
 #[path = "sessions/agent_faults.rs"]
 mod agent_faults;
+#[path = "sessions/agent_resume.rs"]
+mod agent_resume;
 #[path = "sessions/agents.rs"]
 mod agents;
 #[path = "sessions/blobs.rs"]
