@@ -2,10 +2,13 @@
 //! call, the totals are the fold, a run that is not dropped is told done once, no task is left, and the agent goes on.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[path = "harness/faulty.rs"]
+mod faulty;
 mod harness;
 
 use std::time::Duration;
 
+use faulty::{Fault, FaultyStore};
 use harness::{Notes, tool};
 use proptest::prelude::*;
 use serde_json::json;
@@ -72,6 +75,19 @@ struct Script {
     transform_panics: bool,
     observers_fail: bool,
     follow_up: bool,
+    kept: Option<Kept>,
+}
+
+/// How the conversation is kept: what an append takes, and which one fails.
+#[derive(Clone, Copy, Debug)]
+struct Kept {
+    takes: u64,
+    fails: Option<(usize, Fault)>,
+}
+
+fn kept() -> impl Strategy<Value = Kept> {
+    let fault = prop::sample::select(vec![Fault::Refused, Fault::Unheard, Fault::Panics]);
+    (0..4u64, prop::option::of((0..20usize, fault))).prop_map(|(takes, fails)| Kept { takes, fails })
 }
 
 fn call() -> impl Strategy<Value = Call> {
@@ -116,7 +132,7 @@ fn script() -> impl Strategy<Value = Script> {
     ];
     let flags = (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>());
     let rare = || prop::bool::weighted(0.15);
-    let hooks = (rare(), rare(), rare());
+    let hooks = (rare(), rare(), rare(), prop::option::of(kept()));
     (
         prop::collection::vec(turn, 1..7),
         prop::collection::vec(fate, 1..4),
@@ -125,17 +141,20 @@ fn script() -> impl Strategy<Value = Script> {
         hooks,
     )
         .prop_map(
-            |(turns, fates, (parallel, skip, after_output, follow_up), limit, (gate, transform, observers))| Script {
-                turns,
-                fates,
-                parallel,
-                skip,
-                after_output,
-                limit,
-                gate_fails: gate,
-                transform_panics: transform,
-                observers_fail: observers,
-                follow_up,
+            |(turns, fates, (parallel, skip, after_output, follow_up), limit, (gate, transform, observers, kept))| {
+                Script {
+                    turns,
+                    fates,
+                    parallel,
+                    skip,
+                    after_output,
+                    limit,
+                    gate_fails: gate,
+                    transform_panics: transform,
+                    observers_fail: observers,
+                    follow_up,
+                    kept,
+                }
             },
         )
 }
@@ -169,7 +188,7 @@ fn reply(turn: &Turn) -> Reply {
     }
 }
 
-fn agent(script: &Script, model: &ScriptedProvider) -> Agent {
+fn agent(script: &Script, model: &ScriptedProvider, store: FaultyStore) -> Agent {
     let mut builder = Agent::builder()
         .provider(model.clone())
         .model("test")
@@ -180,6 +199,9 @@ fn agent(script: &Script, model: &ScriptedProvider) -> Agent {
         .tool_execution(if script.parallel { ToolExecution::Parallel } else { ToolExecution::Declared });
     if let Some(calls) = script.limit {
         builder = builder.limits(Limits::none().tool_calls(calls));
+    }
+    if script.kept.is_some() {
+        builder = builder.session_store(store);
     }
     let mut good = tool("good", |input, cx| {
         Box::pin(async move {
@@ -260,8 +282,17 @@ fn adds_up(stats: &AgentStats) {
 
 async fn tell(script: &Script) {
     let baseline = alive();
-    let model = ScriptedProvider::new(script.turns.iter().map(reply));
-    let agent = agent(script, &model);
+    let mut model = ScriptedProvider::new(script.turns.iter().map(reply));
+    let mut store = FaultyStore::default();
+    if let Some(kept) = script.kept {
+        store = store.slow(MS * u32::try_from(kept.takes).unwrap());
+        if let Some((append, fault)) = kept.fails {
+            store = store.fail(append, fault);
+            // What could not be stored is not sent again.
+            model = model.allow_prefix_breaks();
+        }
+    }
+    let agent = agent(script, &model, store.clone());
     hooks(script, &agent);
     let (starts, ends) = (Notes::default(), Notes::default());
     let (started, ended) = (starts.clone(), ends.clone());
@@ -299,7 +330,15 @@ async fn tell(script: &Script) {
                     }
                     Err(error) => {
                         adds_up(&error.stats);
-                        assert!(matches!(error.kind, RunErrorKind::Provider(_)), "{error}");
+                        match &error.kind {
+                            RunErrorKind::Provider(_) => {}
+                            RunErrorKind::Session(_) if script.kept.is_some_and(|kept| kept.fails.is_some()) => {
+                                // Until the next run reads it again, it ends where it failed.
+                                settled(baseline).await;
+                                continue;
+                            }
+                            other => panic!("{other}"),
+                        }
                     }
                 }
                 validate_transcript(agent.history().iter()).unwrap();
@@ -313,7 +352,16 @@ async fn tell(script: &Script) {
     for _ in 0..16 {
         model.push(Reply::text("fine"));
     }
-    assert_eq!(agent.run("Still there?").await.unwrap().text, "fine");
+    let mut last = agent.run("Still there?").await;
+    if matches!(&last, Err(error) if matches!(error.kind, RunErrorKind::Session(_))) {
+        last = agent.run("Still there?").await;
+    }
+    assert_eq!(last.unwrap().text, "fine");
+    if let Some(session) = agent.session().await.unwrap() {
+        assert!(session.notes.is_empty(), "{:?}", session.notes);
+        let stored = faulty::settled(session.turns.iter().map(|turn| &***turn));
+        assert_eq!(stored, faulty::settled(agent.history().iter()));
+    }
     validate_transcript(agent.history().iter()).unwrap();
     settled(baseline).await;
 }

@@ -2,7 +2,9 @@
 #![allow(dead_code, unreachable_pub)]
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use tokio::sync::watch;
 use zidane::session::{MemorySessionStore, SessionEntry, SessionError, SessionStore, StoredSession};
@@ -27,6 +29,9 @@ pub struct FaultyStore {
     loads: Arc<Mutex<usize>>,
     /// Appends from this number on wait.
     open: Arc<watch::Sender<usize>>,
+    /// How long an append takes.
+    delay: Duration,
+    pending: Arc<AtomicUsize>,
 }
 
 impl Default for FaultyStore {
@@ -38,7 +43,26 @@ impl Default for FaultyStore {
 impl FaultyStore {
     pub fn over(inner: Arc<dyn SessionStore>) -> Self {
         let open = Arc::new(watch::Sender::new(usize::MAX));
-        Self { inner, faults: Arc::default(), appends: Arc::default(), loads: Arc::default(), open }
+        Self {
+            inner,
+            faults: Arc::default(),
+            appends: Arc::default(),
+            loads: Arc::default(),
+            open,
+            delay: Duration::ZERO,
+            pending: Arc::default(),
+        }
+    }
+
+    /// Every append takes this long.
+    pub fn slow(mut self, delay: Duration) -> Self {
+        self.delay = delay;
+        self
+    }
+
+    /// How many appends are under way.
+    pub fn pending(&self) -> usize {
+        self.pending.load(Ordering::Relaxed)
     }
 
     /// The append with this number, counted from 0, comes to this.
@@ -68,6 +92,14 @@ impl FaultyStore {
     }
 }
 
+struct Leaving(Arc<AtomicUsize>);
+
+impl Drop for Leaving {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 fn kind(entry: &SessionEntry) -> String {
     let value = serde_json::to_value(entry).unwrap();
     match entry {
@@ -90,6 +122,11 @@ impl SessionStore for FaultyStore {
             appends.push(entries.iter().map(kind).collect());
             appends.len() - 1
         };
+        self.pending.fetch_add(1, Ordering::Relaxed);
+        let _done = Leaving(Arc::clone(&self.pending));
+        if !self.delay.is_zero() {
+            tokio::time::sleep(self.delay).await;
+        }
         self.open.subscribe().wait_for(|open| number < *open).await.unwrap();
         let fault = self.faults.lock().unwrap().remove(&number);
         let failed = || SessionError::Other { session: id.to_owned(), message: format!("append {number} failed") };
