@@ -2,6 +2,8 @@
 //! call, the totals are the fold, a run that is not dropped is told done once, no task is left, and the agent goes on.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[path = "harness/faulty.rs"]
+mod faulty;
 mod harness;
 
 use std::collections::HashSet;
@@ -9,6 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use faulty::{Fault, FaultyStore};
 use harness::{Notes, tool};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
@@ -80,6 +83,7 @@ struct Script {
     observers_fail: bool,
     follow_up: bool,
     compaction: Option<Writes>,
+    kept: Option<Kept>,
 }
 
 /// What comes of the requests for summaries.
@@ -89,6 +93,18 @@ enum Writes {
     TooMuch,
     Fails,
     Stalls,
+}
+
+/// How the conversation is kept: what an append takes, and which one fails.
+#[derive(Clone, Copy, Debug)]
+struct Kept {
+    takes: u64,
+    fails: Option<(usize, Fault)>,
+}
+
+fn kept() -> impl Strategy<Value = Kept> {
+    let fault = prop::sample::select(vec![Fault::Refused, Fault::Unheard, Fault::Panics]);
+    (0..4u64, prop::option::of((0..20usize, fault))).prop_map(|(takes, fails)| Kept { takes, fails })
 }
 
 fn call() -> impl Strategy<Value = Call> {
@@ -134,7 +150,7 @@ fn script() -> impl Strategy<Value = Script> {
     ];
     let flags = (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>());
     let rare = || prop::bool::weighted(0.15);
-    let hooks = (rare(), rare(), rare());
+    let hooks = (rare(), rare(), rare(), prop::option::of(kept()));
     let writes = prop::sample::select(vec![Writes::Well, Writes::Well, Writes::TooMuch, Writes::Fails, Writes::Stalls]);
     (
         prop::collection::vec(turn, 1..7),
@@ -156,6 +172,7 @@ fn script() -> impl Strategy<Value = Script> {
             observers_fail: hooks.2,
             follow_up,
             compaction,
+            kept: hooks.3,
         })
 }
 
@@ -201,7 +218,7 @@ fn writer(script: &Script) -> ScriptedProvider {
     ScriptedProvider::new(vec![reply; 40]).allow_prefix_breaks()
 }
 
-fn agent(script: &Script, model: &ScriptedProvider, writer: &ScriptedProvider) -> Agent {
+fn agent(script: &Script, model: &ScriptedProvider, writer: &ScriptedProvider, store: FaultyStore) -> Agent {
     let mut builder = Agent::builder()
         .provider(model.clone())
         .model("test")
@@ -215,6 +232,9 @@ fn agent(script: &Script, model: &ScriptedProvider, writer: &ScriptedProvider) -
     }
     if script.compaction.is_some() {
         builder = builder.compaction(Compaction::new().tokens(80).keep(30).model(writer.clone(), "writer"));
+    }
+    if script.kept.is_some() {
+        builder = builder.session_store(store);
     }
     let mut good = tool("good", |input, cx| {
         Box::pin(async move {
@@ -304,9 +324,18 @@ fn all_told_once(turns: &[Arc<HistoryTurn>], agent: &Agent) {
 
 async fn tell(script: &Script) {
     let baseline = alive();
-    let model = ScriptedProvider::new(script.turns.iter().map(reply));
+    let mut model = ScriptedProvider::new(script.turns.iter().map(reply));
+    let mut store = FaultyStore::default();
+    if let Some(kept) = script.kept {
+        store = store.slow(MS * u32::try_from(kept.takes).unwrap());
+        if let Some((append, fault)) = kept.fails {
+            store = store.fail(append, fault);
+            // What could not be stored is not sent again.
+            model = model.allow_prefix_breaks();
+        }
+    }
     let writer = writer(script);
-    let agent = agent(script, &model, &writer);
+    let agent = agent(script, &model, &writer, store.clone());
     agent.hooks().on::<HistoryReplaced>(|_| {
         COMPACTED.fetch_add(1, Ordering::Relaxed);
     });
@@ -349,8 +378,15 @@ async fn tell(script: &Script) {
                     }
                     Err(error) => {
                         adds_up(&error.stats);
-                        all_told_once(&error.turns, &agent);
-                        assert!(matches!(error.kind, RunErrorKind::Provider(_)), "{error}");
+                        match &error.kind {
+                            RunErrorKind::Provider(_) => all_told_once(&error.turns, &agent),
+                            RunErrorKind::Session(_) if script.kept.is_some_and(|kept| kept.fails.is_some()) => {
+                                // Until the next run reads it again, it ends where it failed.
+                                settled(baseline).await;
+                                continue;
+                            }
+                            other => panic!("{other}"),
+                        }
                     }
                 }
                 validate_transcript(agent.history().iter()).unwrap();
@@ -365,7 +401,16 @@ async fn tell(script: &Script) {
     for _ in 0..16 {
         model.push(Reply::text("fine"));
     }
-    assert_eq!(agent.run("Still there?").await.unwrap().text, "fine");
+    let mut last = agent.run("Still there?").await;
+    if matches!(&last, Err(error) if matches!(error.kind, RunErrorKind::Session(_))) {
+        last = agent.run("Still there?").await;
+    }
+    assert_eq!(last.unwrap().text, "fine");
+    if let Some(session) = agent.session().await.unwrap() {
+        assert!(session.notes.is_empty(), "{:?}", session.notes);
+        let stored = faulty::settled(session.history().iter());
+        assert_eq!(stored, faulty::settled(agent.history().iter()));
+    }
     validate_transcript(agent.history().iter()).unwrap();
     settled(baseline).await;
 }

@@ -1,6 +1,10 @@
 //! Session stores, blobs, and what is done with sessions, through their public parts.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[path = "sessions/agent_faults.rs"]
+mod agent_faults;
+#[path = "sessions/agent_resume.rs"]
+mod agent_resume;
 #[path = "sessions/agents.rs"]
 mod agents;
 #[path = "sessions/blobs.rs"]

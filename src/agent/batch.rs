@@ -121,6 +121,7 @@ impl TurnLoop {
             }
             None => self.run_calls(&turn.id, calls, &mut limit).await?,
         };
+        self.at = at;
         Ok(BatchOut { limit, ..self.settle(turn_id, results, at).await })
     }
 

@@ -243,6 +243,7 @@ impl TurnLoop {
         let done = self.step(job).await?;
         self.aborted |= done.out.aborted;
         let at = self.cx.time(done.at).await;
+        self.at = at;
         Ok(Boundary { at, input: done.out })
     }
 

@@ -2,7 +2,9 @@
 #![allow(dead_code, unreachable_pub)]
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use tokio::sync::watch;
 use zidane::session::{MemorySessionStore, SessionEntry, SessionError, SessionStore, StoredSession};
@@ -25,7 +27,11 @@ pub struct FaultyStore {
     faults: Arc<Mutex<BTreeMap<usize, Fault>>>,
     appends: Arc<Mutex<Vec<Vec<String>>>>,
     loads: Arc<Mutex<usize>>,
-    open: Arc<watch::Sender<bool>>,
+    /// Appends from this number on wait.
+    open: Arc<watch::Sender<usize>>,
+    /// How long an append takes.
+    delay: Duration,
+    pending: Arc<AtomicUsize>,
 }
 
 impl Default for FaultyStore {
@@ -36,8 +42,27 @@ impl Default for FaultyStore {
 
 impl FaultyStore {
     pub fn over(inner: Arc<dyn SessionStore>) -> Self {
-        let open = Arc::new(watch::Sender::new(true));
-        Self { inner, faults: Arc::default(), appends: Arc::default(), loads: Arc::default(), open }
+        let open = Arc::new(watch::Sender::new(usize::MAX));
+        Self {
+            inner,
+            faults: Arc::default(),
+            appends: Arc::default(),
+            loads: Arc::default(),
+            open,
+            delay: Duration::ZERO,
+            pending: Arc::default(),
+        }
+    }
+
+    /// Every append takes this long.
+    pub fn slow(mut self, delay: Duration) -> Self {
+        self.delay = delay;
+        self
+    }
+
+    /// How many appends are under way.
+    pub fn pending(&self) -> usize {
+        self.pending.load(Ordering::Relaxed)
     }
 
     /// The append with this number, counted from 0, comes to this.
@@ -46,14 +71,14 @@ impl FaultyStore {
         self
     }
 
-    /// From now on appends wait.
-    pub fn hold(&self) {
-        self.open.send_replace(false);
+    /// Appends from this number on, counted from 0, wait.
+    pub fn hold_at(&self, append: usize) {
+        self.open.send_replace(append);
     }
 
     /// Those that wait go on.
     pub fn release(&self) {
-        self.open.send_replace(true);
+        self.hold_at(usize::MAX);
     }
 
     /// What was appended, an append a line, as kinds of entries.
@@ -64,6 +89,14 @@ impl FaultyStore {
     /// How often a session was read.
     pub fn loads(&self) -> usize {
         *self.loads.lock().unwrap()
+    }
+}
+
+struct Leaving(Arc<AtomicUsize>);
+
+impl Drop for Leaving {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -89,7 +122,12 @@ impl SessionStore for FaultyStore {
             appends.push(entries.iter().map(kind).collect());
             appends.len() - 1
         };
-        self.open.subscribe().wait_for(|open| *open).await.unwrap();
+        self.pending.fetch_add(1, Ordering::Relaxed);
+        let _done = Leaving(Arc::clone(&self.pending));
+        if !self.delay.is_zero() {
+            tokio::time::sleep(self.delay).await;
+        }
+        self.open.subscribe().wait_for(|open| number < *open).await.unwrap();
         let fault = self.faults.lock().unwrap().remove(&number);
         let failed = || SessionError::Other { session: id.to_owned(), message: format!("append {number} failed") };
         match fault {

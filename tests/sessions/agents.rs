@@ -8,6 +8,7 @@ use zidane::agent::ToolExecution;
 use zidane::hooks::SessionSaved;
 use zidane::session::{JsonlSessionStore, MemorySessionStore, SessionStore};
 use zidane::testing::{Reply, ScriptedProvider, validate_transcript};
+use zidane::tool_state::{JsonToolStateStore, MemoryToolStateStore, ToolStateStore};
 use zidane::types::ToolStatus;
 use zidane::{Agent, AgentBuilder, StopCause};
 
@@ -129,4 +130,57 @@ async fn each_thing_is_appended_when_it_is_due() {
     agent.run("And?").await.unwrap();
     assert_eq!(store.loads(), 1, "and not again");
     same(&agent).await;
+}
+
+/// Ids that no file name can be, and values that are large.
+async fn odd_ids_and_large_values(sessions: Arc<dyn SessionStore>, state: Arc<dyn ToolStateStore>) {
+    let long = "l".repeat(5_000);
+    for id in
+        ["", ".", "../../etc/passwd", "a/b\\c:d*e?", "nul\0byte", "new\nline", "CON", "Chat", "chat", "Zoë 🦀", &long]
+    {
+        let model = ScriptedProvider::new([Reply::call("fill", json!({})), Reply::text("Done.")]);
+        let size = if id == "chat" { 10_000_000 } else { 10 };
+        let fill = tool("fill", move |_, cx| {
+            Box::pin(async move {
+                cx.state().set("odd \0 key/..", "v".repeat(size))?;
+                Ok("r".repeat(size).into())
+            })
+        });
+        let builder = agent(&model, &sessions).session_id(id).tool_state(Arc::clone(&state)).tool(fill);
+        let first = builder.build().unwrap();
+        first.run("p".repeat(size)).await.unwrap_or_else(|error| panic!("{id:?}: {error}"));
+        same(&first).await;
+        model.push(Reply::text("Again."));
+        let second = builder.build().unwrap();
+        second.run("Again").await.unwrap();
+        same(&second).await;
+        assert_eq!(second.history().len(), 6, "{id:?}");
+        let kept = second.tool_state().get("odd \0 key/..").unwrap();
+        assert_eq!(kept.as_str().map(str::len), Some(size));
+    }
+}
+
+#[tokio::test]
+async fn odd_ids_and_large_values_are_kept_in_memory() {
+    odd_ids_and_large_values(Arc::new(MemorySessionStore::new()), Arc::new(MemoryToolStateStore::new())).await;
+}
+
+#[tokio::test]
+async fn odd_ids_and_large_values_are_kept_in_files() {
+    let folder = Folder::new("odd");
+    let sessions = Arc::new(JsonlSessionStore::new(folder.join("sessions")));
+    odd_ids_and_large_values(sessions, Arc::new(JsonToolStateStore::new(folder.join("state")))).await;
+    let names = std::fs::read_dir(&*folder).unwrap().map(|entry| entry.unwrap().file_name());
+    let mut names: Vec<_> = names.collect();
+    names.sort();
+    assert_eq!(names, ["sessions", "state"], "nothing is outside");
+}
+
+#[tokio::test]
+#[cfg(feature = "sqlite")]
+async fn odd_ids_and_large_values_are_kept_in_sqlite() {
+    let folder = Folder::new("odd");
+    let database = zidane::sqlite::Database::open(folder.join("test.sqlite")).await.unwrap();
+    let sessions = Arc::new(zidane::session::SqliteSessionStore::new(database.clone()));
+    odd_ids_and_large_values(sessions, Arc::new(zidane::tool_state::SqliteToolStateStore::new(database))).await;
 }
