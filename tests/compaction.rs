@@ -638,6 +638,35 @@ async fn the_record_names_media_and_leaves_long_outputs_out() {
     assert!(record.contains("[result of dump]\nstart") && record.contains(" end") && record.len() < 8_000);
 }
 
+#[tokio::test]
+async fn odd_settings_do_no_harm() {
+    let shares =
+        [f64::NAN, f64::NEG_INFINITY, -1.0, 0.0, 1e300].map(|share| Compaction::new().window(1_000).share(share));
+    let windows = [0, 1, u64::MAX].map(|window| Compaction::new().window(window));
+    let tokens = [0, 1, 9, u64::MAX].map(|tokens| Compaction::new().tokens(tokens));
+    for policy in shares.into_iter().chain(windows).chain(tokens) {
+        for keep in [0, 1, u64::MAX] {
+            for most in [0, 1, u32::MAX] {
+                let calls = (0..3).map(|n| Reply::call("echo", json!({ "text": words(50 * n) })).without_usage());
+                let model = ScriptedProvider::new(calls.chain([too_long(), says(1), too_long()]));
+                let writer = writer("Short.");
+                let policy =
+                    policy.clone().keep(keep).max_tokens(most).max_per_run(most).model(writer.clone(), "small");
+                let agent = builder(&model).tool(echo()).history(talk(3)).compaction(policy).build().unwrap();
+                let Err(error) = agent.run("Go.").await else {
+                    validate_transcript(agent.history().iter()).unwrap();
+                    continue;
+                };
+                assert!(
+                    matches!(&error.kind, RunErrorKind::Provider(e) if e.kind == ProviderErrorKind::ContextOverflow)
+                );
+                validate_transcript(agent.history().iter()).unwrap();
+                assert!(writer.requests().len() <= 5);
+            }
+        }
+    }
+}
+
 // In a store.
 
 /// A run that reads twelve things of 90 tokens, which is compacted twice or so.
