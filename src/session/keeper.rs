@@ -1,6 +1,8 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
 
 use tokio::sync::OwnedMutexGuard;
+use tokio::task::JoinHandle;
 
 use super::blob::{is_large, is_large_output};
 use super::{BlobStore, SessionEntry, SessionError, SessionStore, offload_media};
@@ -121,50 +123,48 @@ impl Keeper {
         Arc::clone(&self.head).lock_owned().await
     }
 
-    /// Appends what is queued. Dropping the future, or `patience` ending first, leaves the append to itself.
+    /// Appends what is queued, after what is under way. Dropping the future, or `patience` ending first, leaves that to
+    /// itself.
     pub(super) async fn flush(&self, patience: impl Future<Output = ()>) -> Result<Flushed, SessionError> {
-        if self.is_idle() {
-            return Ok(Flushed::Nothing);
-        }
-        let mut patience = std::pin::pin!(patience);
-        let head = tokio::select! {
-            biased;
-            head = self.head() => head,
-            () = &mut patience => return Ok(Flushed::Pending),
-        };
-        let mut task = match self.append(head)? {
-            Some(task) => task,
-            None => return Ok(Flushed::Nothing),
+        let Some(batch) = self.take() else { return Ok(Flushed::Nothing) };
+        let mut turn = Box::pin(Arc::clone(&self.head).lock_owned());
+        // Takes its place now: whoever waits for the head from here on waits for this too.
+        let mut task = match futures::poll!(turn.as_mut()) {
+            Poll::Ready(head) => self.append(batch, std::future::ready(head)),
+            Poll::Pending => self.append(batch, turn),
         };
         tokio::select! {
             biased;
-            done = &mut task => done.unwrap_or_else(|_| Err(self.lost())),
+            done = &mut task => done.unwrap_or_else(|_| Err(lost(&self.id))),
             () = patience => Ok(Flushed::Pending),
         }
     }
 
-    /// Appends what is queued to a session whose head is held already. Gives it back, unless the append is lost.
+    /// Appends what is queued to a session whose head is held already, and gives it back.
     pub(super) async fn flush_under(&self, head: OwnedMutexGuard<Head>) -> Result<OwnedMutexGuard<Head>, SessionError> {
-        if self.is_idle() {
-            return Ok(head);
-        }
-        if let Some(task) = self.append(head)? {
-            task.await.unwrap_or_else(|_| Err(self.lost()))?;
-        }
+        let Some(batch) = self.take() else { return Ok(head) };
+        self.append(batch, std::future::ready(head)).await.unwrap_or_else(|_| Err(lost(&self.id)))?;
         Ok(self.head().await)
+    }
+
+    fn take(&self) -> Option<Batch> {
+        let batch = std::mem::take(&mut *self.batch());
+        (!batch.entries.is_empty()).then_some(batch)
     }
 
     fn append(
         &self,
-        mut head: OwnedMutexGuard<Head>,
-    ) -> Result<Option<tokio::task::JoinHandle<Result<Flushed, SessionError>>>, SessionError> {
-        let Batch { entries, then } = std::mem::take(&mut *self.batch());
-        let Some(last) = entries.last().map(|entry| entry.id().to_owned()) else { return Ok(None) };
-        // Until the store has answered, what it holds is not known; a task that is lost leaves it at that.
-        let Some(expected) = head.version.take() else { return Err(self.lost()) };
-        head.doubt = Some((last, then));
+        batch: Batch,
+        head: impl Future<Output = OwnedMutexGuard<Head>> + Send + 'static,
+    ) -> JoinHandle<Result<Flushed, SessionError>> {
         let (id, store, blobs) = (Arc::clone(&self.id), Arc::clone(&self.store), self.blobs.clone());
-        Ok(Some(tokio::spawn(async move {
+        tokio::spawn(async move {
+            let (Batch { entries, then }, mut head) = (batch, head.await);
+            // Until the store has answered, what it holds is not known; a task that is lost leaves it at that. Then what
+            // was to come after it is lost too.
+            let Some(expected) = head.version.take() else { return Err(lost(&id)) };
+            let last = entries.last().map(|entry| entry.id().to_owned()).unwrap_or_default();
+            head.doubt = Some((last, then));
             let count = entries.len();
             let entries = match &blobs {
                 Some(blobs) => offloaded(entries, blobs).await?,
@@ -176,12 +176,7 @@ impl Keeper {
                 then.into_iter().for_each(|then| then());
             }
             Ok(Flushed::Saved { entries: count, version })
-        })))
-    }
-
-    fn lost(&self) -> SessionError {
-        let message = "an append was lost, and whether it was done is not known";
-        SessionError::Other { session: (*self.id).to_owned(), message: message.to_owned() }
+        })
     }
 
     fn batch(&self) -> MutexGuard<'_, Batch> {
@@ -193,6 +188,11 @@ impl std::fmt::Debug for Keeper {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Keeper").field("id", &self.id).finish_non_exhaustive()
     }
+}
+
+fn lost(id: &str) -> SessionError {
+    let message = "an append was lost, and whether it was done is not known";
+    SessionError::Other { session: id.to_owned(), message: message.to_owned() }
 }
 
 /// The entries as they are stored: large media is in the blob store before they refer to it.

@@ -237,6 +237,23 @@ async fn a_store_that_hangs_does_not_hold_up_an_abort() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_an_abort_left_to_a_slow_store_is_stored_without_another_run() {
+    for after in 0..8 {
+        let (model, store) = (model(), FaultyStore::default().slow(Duration::from_secs(1)));
+        let agent = agent(&model, &store).build().unwrap();
+        let run = tokio::spawn(agent.run("Go"));
+        tokio::time::sleep(Duration::from_millis(500 + 1_000 * after)).await;
+        agent.abort();
+        let aborted = run.await.unwrap().unwrap().stop == StopCause::Aborted;
+        assert_eq!(aborted, after < 5, "{after}");
+        same(&agent).await;
+        let session = agent.session().await.unwrap().unwrap();
+        assert_eq!(session.runs[0].end.as_ref().unwrap().stop, if aborted { "aborted" } else { "stop" });
+        assert_eq!(store.pending(), 0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_run_that_waits_for_a_hanging_append_can_be_aborted() {
     let (model, store) = (model(), FaultyStore::default());
     let agent = agent(&model, &store).build().unwrap();
