@@ -3,6 +3,8 @@
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[path = "crash/agents.rs"]
+mod agents;
 #[path = "harness/folder.rs"]
 mod folder;
 
@@ -24,7 +26,11 @@ use zidane::types::{
 };
 
 const ROLE: &str = "ZIDANE_TEST_CRASH";
-const KILLS: u64 = 25;
+
+/// How often each process is killed: `ZIDANE_TEST_KILLS`, or a few times.
+fn kills() -> u64 {
+    std::env::var("ZIDANE_TEST_KILLS").ok().and_then(|kills| kills.parse().ok()).unwrap_or(25)
+}
 
 /// Numbers that look random and are the same every time.
 struct Dice(u64);
@@ -74,6 +80,7 @@ fn plays_a_role() {
     run(async {
         let folder = Path::new(folder);
         match role {
+            role if role.starts_with("agent") => agents::talk(role, folder).await,
             "blobs" => put_blobs(&DirectoryBlobStore::new(folder)).await,
             "state json" => commit_on(&*tool_state(role, folder).await).await,
             "state sqlite" => commit_on(&*tool_state(role, folder).await).await,
@@ -176,7 +183,7 @@ fn a_session_survives(role: &str) {
     let mut dice = Dice(role.len() as u64);
     let mut before = StoredSession::default();
     let (mut told, mut open, mut more) = (0, 0, 0);
-    for kill in 0..KILLS {
+    for kill in 0..kills() {
         for report in killed(role, &folder, &mut dice) {
             told = report.parse().unwrap();
         }
@@ -196,7 +203,7 @@ fn a_session_survives(role: &str) {
         assert!(session.open.is_empty());
     }
     eprintln!("{role}: {} entries, {open} kills among open calls, {more} after an unheard answer", before.version);
-    assert!(before.version > KILLS && open > 0, "the kills fell everywhere");
+    assert!(before.version > kills() && open > 0, "the kills fell everywhere");
 }
 
 #[test]
@@ -239,7 +246,7 @@ fn tool_state_survives(role: &str) {
     let folder = Folder::new("crash");
     let mut dice = Dice(role.len() as u64);
     let mut told = 0;
-    for kill in 0..KILLS {
+    for kill in 0..kills() {
         for report in killed(role, &folder, &mut dice) {
             told = report.parse().unwrap();
         }
@@ -254,7 +261,7 @@ fn tool_state_survives(role: &str) {
             assert_eq!(number(&format!("k{key}")), expected, "kill {kill}: a part of a commit");
         }
     }
-    assert!(told > KILLS, "the child got on");
+    assert!(told > kills(), "the child got on");
 }
 
 #[test]
@@ -287,7 +294,7 @@ fn blobs_survive_kills() {
     let store = DirectoryBlobStore::new(&*folder);
     let mut dice = Dice(5);
     let mut known = Vec::new();
-    for _ in 0..KILLS {
+    for _ in 0..kills() {
         for report in killed("blobs", &folder, &mut dice) {
             let (number, key) = report.split_once(' ').unwrap();
             known.push((number.parse().unwrap(), key.to_owned()));

@@ -2,21 +2,24 @@
 //! the next run answers every call once.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[path = "harness/faulty.rs"]
+mod faulty;
 mod harness;
 
 use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
 
+use faulty::{FaultyStore, settled};
 use futures::future::poll_fn;
 use harness::{Notes, echo, tool};
 use serde_json::json;
-use zidane::agent::{SteerMode, ToolExecution};
+use zidane::agent::{Compaction, SteerMode, ToolExecution};
 use zidane::hooks::{AgentDone, StreamText, ToolAfter, ToolGate};
 use zidane::provider::{ProviderErrorKind, RetryPolicy};
 use zidane::testing::{Reply, ScriptedProvider, validate_transcript};
 use zidane::tool::ToolError;
-use zidane::types::TurnFinishReason;
+use zidane::types::{Role, SessionContentBlock, SessionTurn, TurnFinishReason, TurnOrigin};
 use zidane::{Agent, AgentBuilder, StopCause};
 
 struct Row {
@@ -70,6 +73,19 @@ fn tools(builder: AgentBuilder) -> AgentBuilder {
                 Ok("ok".into())
             })
         }))
+}
+
+/// A conversation of some length, which is compacted at so many tokens.
+fn compacted(builder: AgentBuilder, tokens: u64) -> AgentBuilder {
+    let turn = |n: usize| {
+        let (role, origin) =
+            if n.is_multiple_of(2) { (Role::User, TurnOrigin::Prompt) } else { (Role::Assistant, TurnOrigin::Model) };
+        SessionTurn::new(n.to_string(), role, origin, vec![SessionContentBlock::text("abc ".repeat(50))])
+    };
+    let writer =
+        ScriptedProvider::repeating(Reply::text("So").pause(MS).and_text(" far.").after(MS)).allow_prefix_breaks();
+    let policy = Compaction::new().tokens(tokens).keep(20).model(writer, "writer");
+    tools(builder).history((0..6).map(turn)).compaction(policy)
 }
 
 fn rows() -> Vec<Row> {
@@ -128,6 +144,13 @@ fn rows() -> Vec<Row> {
             agent.hooks().on_async::<StreamText>(|_| Box::pin(tokio::time::sleep(MS)));
             agent.hooks().on_async::<ToolAfter>(|_| Box::pin(tokio::time::sleep(MS)));
         }),
+        row("compaction", vec![calls(&["echo", "nap"]), slow_text()], |b| compacted(b, 100), none),
+        row(
+            "refusal",
+            vec![Reply::fails(ProviderErrorKind::ContextOverflow), calls(&["echo"]), slow_text()],
+            |b| compacted(b, 100_000),
+            none,
+        ),
         row("stall", vec![Reply::text("One").then_stall()], tools, none),
     ]
 }
@@ -139,6 +162,16 @@ enum Cut {
     Abort,
     AbortTwice,
     DropStream,
+}
+
+/// Where the conversation is kept.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Kept {
+    InMemory,
+    /// In a store that takes its time.
+    Slowly,
+    /// In a store that takes its time, and finishes nothing from the cut on until the run has ended.
+    Hanging,
 }
 
 async fn poll_once<F: Future>(future: std::pin::Pin<&mut F>) -> Poll<F::Output> {
@@ -157,12 +190,24 @@ fn alive() -> usize {
     tokio::runtime::Handle::current().metrics().num_alive_tasks()
 }
 
-/// Cuts a run after `k` polls. False when it had ended by itself before.
-async fn cut(row: &Row, k: usize, cut: Cut) -> bool {
-    let place = format!("{} after {k} polls, {cut:?}", row.name);
+/// What a cut met.
+struct Met {
+    /// The run had not ended by itself before.
+    cut: bool,
+    /// An append was under way.
+    append: bool,
+}
+
+/// Cuts a run after `k` polls.
+async fn cut(row: &Row, k: usize, cut: Cut, kept: Kept) -> Met {
+    let place = format!("{} after {k} polls, {cut:?} {kept:?}", row.name);
     let baseline = alive();
+    let store = FaultyStore::default().slow(MS);
     let model = ScriptedProvider::new(row.replies.clone());
-    let builder = Agent::builder().provider(model.clone()).model("test").cancel_grace(MS * 5);
+    let mut builder = Agent::builder().provider(model.clone()).model("test").cancel_grace(MS * 5);
+    if kept != Kept::InMemory {
+        builder = builder.session_store(store.clone());
+    }
     let agent = (row.build)(builder).build().unwrap();
     let ends = Notes::default();
     let log = ends.clone();
@@ -170,6 +215,7 @@ async fn cut(row: &Row, k: usize, cut: Cut) -> bool {
     (row.hooks)(&agent);
     let mut started = false;
     let mut ended = None;
+    let append;
     {
         let mut stream = (cut == Cut::DropStream).then(|| agent.run("Go").stream());
         let mut run = pin!((cut != Cut::DropStream).then(|| agent.run("Go")));
@@ -190,6 +236,10 @@ async fn cut(row: &Row, k: usize, cut: Cut) -> bool {
             started = true;
             settle().await;
         }
+        if kept == Kept::Hanging {
+            store.hold_at(0);
+        }
+        append = store.pending() > 0;
         if ended.is_none() && matches!(cut, Cut::Abort | Cut::AbortTwice) {
             agent.abort();
             if cut == Cut::AbortTwice {
@@ -197,7 +247,10 @@ async fn cut(row: &Row, k: usize, cut: Cut) -> bool {
             }
             if started {
                 let run = run.as_mut().as_pin_mut().unwrap();
+                let asked = tokio::time::Instant::now();
                 let result = tokio::time::timeout(Duration::from_secs(5), run).await;
+                // The grace of a tool and of a hook, and twice that of an append.
+                assert!(asked.elapsed() <= MS * 25, "{place}: {:?}", asked.elapsed());
                 let outcome = result.unwrap_or_else(|_| panic!("{place}: hangs"));
                 let stop = outcome.map(|outcome| outcome.stop).map_err(|error| error.to_string());
                 assert!(
@@ -211,6 +264,7 @@ async fn cut(row: &Row, k: usize, cut: Cut) -> bool {
             }
         }
     }
+    store.release();
     settle().await;
     for _ in 0..100 {
         if alive() == baseline {
@@ -230,42 +284,69 @@ async fn cut(row: &Row, k: usize, cut: Cut) -> bool {
     let outcome = agent.run("Still there?").await.unwrap_or_else(|error| panic!("{place}: the next run: {error}"));
     assert_eq!(outcome.text, "fine", "{place}");
     validate_transcript(agent.history().iter()).unwrap_or_else(|error| panic!("{place}: {error}"));
-    ended.is_none()
+    if let Some(session) = agent.session().await.unwrap() {
+        assert!(session.notes.is_empty(), "{place}: {:?}", session.notes);
+        let stored = settled(session.history().iter());
+        assert_eq!(stored, settled(agent.history().iter()), "{place}");
+    }
+    Met { cut: ended.is_none(), append }
 }
 
-async fn cut_everywhere(kind: Cut) {
-    let mut cuts = 0;
+async fn cut_everywhere(kind: Cut, kept: Kept) {
+    let (mut cuts, mut appends) = (0, 0);
     for row in rows() {
         let mut k = 0;
-        while cut(&row, k, kind).await {
+        loop {
+            let met = cut(&row, k, kind, kept).await;
+            appends += u32::from(met.append);
+            if !met.cut {
+                break;
+            }
             k += 1;
             cuts += 1;
             if k > 400 {
                 assert_eq!(row.name, "stall", "{} never ends", row.name);
                 break;
             }
-            if row.name == "stall" && k > 12 {
+            if row.name == "stall" && k > 18 {
                 break;
             }
         }
         assert!(k > 1, "{} was not cut anywhere", row.name);
     }
-    println!("{kind:?}: {cuts} cuts");
-    assert!(cuts > 100, "{cuts}");
+    println!("{kind:?} {kept:?}: {cuts} cuts, {appends} in mid-append");
+    assert!(cuts > 100 && (appends > 50) == (kept != Kept::InMemory), "{cuts} {appends}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_run_may_be_dropped_at_every_poll() {
-    cut_everywhere(Cut::Drop).await;
+    cut_everywhere(Cut::Drop, Kept::InMemory).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_stream_may_be_dropped_at_every_poll() {
-    cut_everywhere(Cut::DropStream).await;
+    cut_everywhere(Cut::DropStream, Kept::InMemory).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_run_may_be_aborted_at_every_poll() {
-    cut_everywhere(Cut::Abort).await;
-    cut_everywhere(Cut::AbortTwice).await;
+    cut_everywhere(Cut::Abort, Kept::InMemory).await;
+    cut_everywhere(Cut::AbortTwice, Kept::InMemory).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_may_be_dropped_while_its_session_is_stored() {
+    cut_everywhere(Cut::Drop, Kept::Slowly).await;
+    cut_everywhere(Cut::DropStream, Kept::Slowly).await;
+    cut_everywhere(Cut::Drop, Kept::Hanging).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_may_be_aborted_while_its_session_is_stored() {
+    cut_everywhere(Cut::Abort, Kept::Slowly).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_may_be_aborted_while_its_store_hangs() {
+    cut_everywhere(Cut::Abort, Kept::Hanging).await;
 }

@@ -2,20 +2,29 @@
 //! call, the totals are the fold, a run that is not dropped is told done once, no task is left, and the agent goes on.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[path = "harness/faulty.rs"]
+mod faulty;
 mod harness;
 
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use faulty::{Fault, FaultyStore};
 use harness::{Notes, tool};
 use proptest::prelude::*;
+use proptest::test_runner::TestRunner;
 use serde_json::json;
-use zidane::agent::{Limits, SteerMode, ToolExecution};
-use zidane::hooks::{AgentDone, AgentStart, ToolAfter, ToolGate, ToolTransform, TurnAfter};
-use zidane::provider::{ProviderError, ProviderErrorKind, RetryPolicy};
+use zidane::agent::{Compaction, Limits, SteerMode, ToolExecution};
+use zidane::hooks::{AgentDone, AgentStart, HistoryReplaced, ToolAfter, ToolGate, ToolTransform, TurnAfter};
+use zidane::provider::{HistoryTurn, ProviderError, ProviderErrorKind, RetryPolicy};
 use zidane::testing::{Reply, ScriptedProvider, validate_transcript};
 use zidane::tool::{Concurrency, ToolError};
-use zidane::types::{AgentStats, TurnFinishReason, fold_totals};
+use zidane::types::{AgentStats, TurnFinishReason, TurnOrigin, fold_totals};
 use zidane::{Agent, RunErrorKind, StopCause};
+
+static COMPACTED: AtomicUsize = AtomicUsize::new(0);
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -43,6 +52,7 @@ enum End {
     Other,
     ErrorBefore(bool),
     ErrorAfter(bool),
+    TooLong,
     Stall,
 }
 
@@ -72,6 +82,29 @@ struct Script {
     transform_panics: bool,
     observers_fail: bool,
     follow_up: bool,
+    compaction: Option<Writes>,
+    kept: Option<Kept>,
+}
+
+/// What comes of the requests for summaries.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Writes {
+    Well,
+    TooMuch,
+    Fails,
+    Stalls,
+}
+
+/// How the conversation is kept: what an append takes, and which one fails.
+#[derive(Clone, Copy, Debug)]
+struct Kept {
+    takes: u64,
+    fails: Option<(usize, Fault)>,
+}
+
+fn kept() -> impl Strategy<Value = Kept> {
+    let fault = prop::sample::select(vec![Fault::Refused, Fault::Unheard, Fault::Panics]);
+    (0..4u64, prop::option::of((0..20usize, fault))).prop_map(|(takes, fails)| Kept { takes, fails })
 }
 
 fn call() -> impl Strategy<Value = Call> {
@@ -98,6 +131,7 @@ fn end() -> impl Strategy<Value = End> {
         ErrorBefore(false),
         ErrorAfter(true),
         ErrorAfter(false),
+        TooLong,
         Stall,
     ];
     prop::sample::select(ends)
@@ -116,34 +150,36 @@ fn script() -> impl Strategy<Value = Script> {
     ];
     let flags = (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>());
     let rare = || prop::bool::weighted(0.15);
-    let hooks = (rare(), rare(), rare());
+    let hooks = (rare(), rare(), rare(), prop::option::of(kept()));
+    let writes = prop::sample::select(vec![Writes::Well, Writes::Well, Writes::TooMuch, Writes::Fails, Writes::Stalls]);
     (
         prop::collection::vec(turn, 1..7),
         prop::collection::vec(fate, 1..4),
         flags,
         prop::option::weighted(0.2, 0..6u64),
         hooks,
+        prop::option::of(writes),
     )
-        .prop_map(
-            |(turns, fates, (parallel, skip, after_output, follow_up), limit, (gate, transform, observers))| Script {
-                turns,
-                fates,
-                parallel,
-                skip,
-                after_output,
-                limit,
-                gate_fails: gate,
-                transform_panics: transform,
-                observers_fail: observers,
-                follow_up,
-            },
-        )
+        .prop_map(|(turns, fates, (parallel, skip, after_output, follow_up), limit, hooks, compaction)| Script {
+            turns,
+            fates,
+            parallel,
+            skip,
+            after_output,
+            limit,
+            gate_fails: hooks.0,
+            transform_panics: hooks.1,
+            observers_fail: hooks.2,
+            follow_up,
+            compaction,
+            kept: hooks.3,
+        })
 }
 
 fn reply(turn: &Turn) -> Reply {
-    let mut reply = Reply::empty().pause(MS);
+    let mut reply = Reply::empty().without_usage().pause(MS);
     if turn.text {
-        reply = reply.and_text("Some text.").pause(MS);
+        reply = reply.and_text("Some text. ".repeat(20)).pause(MS);
     }
     for call in &turn.calls {
         reply = match call {
@@ -165,11 +201,24 @@ fn reply(turn: &Turn) -> Reply {
         End::Other => reply.finish(TurnFinishReason::Other, None),
         End::ErrorBefore(retryable) => Reply::error(error(retryable)),
         End::ErrorAfter(retryable) => reply.then_error(error(retryable)),
+        End::TooLong => Reply::fails(ProviderErrorKind::ContextOverflow),
         End::Stall => reply.then_stall(),
     }
 }
 
-fn agent(script: &Script, model: &ScriptedProvider) -> Agent {
+/// Writes summaries.
+fn writer(script: &Script) -> ScriptedProvider {
+    let reply = match script.compaction {
+        None | Some(Writes::Well) => Reply::text("So far.").pause(MS),
+        Some(Writes::TooMuch) => Reply::text("So far, so good. ".repeat(1_000)),
+        Some(Writes::Fails) => Reply::fails(ProviderErrorKind::Server),
+        Some(Writes::Stalls) => Reply::text("So").then_stall(),
+    };
+    // Then it fails: the last run has to come to an end.
+    ScriptedProvider::new(vec![reply; 40]).allow_prefix_breaks()
+}
+
+fn agent(script: &Script, model: &ScriptedProvider, writer: &ScriptedProvider, store: FaultyStore) -> Agent {
     let mut builder = Agent::builder()
         .provider(model.clone())
         .model("test")
@@ -180,6 +229,12 @@ fn agent(script: &Script, model: &ScriptedProvider) -> Agent {
         .tool_execution(if script.parallel { ToolExecution::Parallel } else { ToolExecution::Declared });
     if let Some(calls) = script.limit {
         builder = builder.limits(Limits::none().tool_calls(calls));
+    }
+    if script.compaction.is_some() {
+        builder = builder.compaction(Compaction::new().tokens(80).keep(30).model(writer.clone(), "writer"));
+    }
+    if script.kept.is_some() {
+        builder = builder.session_store(store);
     }
     let mut good = tool("good", |input, cx| {
         Box::pin(async move {
@@ -258,10 +313,32 @@ fn adds_up(stats: &AgentStats) {
     assert_eq!(stats.totals(), fold_totals(stats));
 }
 
+/// The turns that a run says it added are there once each, and end where the conversation ends.
+fn all_told_once(turns: &[Arc<HistoryTurn>], agent: &Agent) {
+    let ids: HashSet<_> = turns.iter().map(|turn| &turn.id).collect();
+    assert_eq!(ids.len(), turns.len());
+    if let Some(last) = turns.last().filter(|last| last.origin != TurnOrigin::Summary) {
+        assert_eq!(agent.history().last().map(|turn| turn.id.clone()), Some(last.id.clone()));
+    }
+}
+
 async fn tell(script: &Script) {
     let baseline = alive();
-    let model = ScriptedProvider::new(script.turns.iter().map(reply));
-    let agent = agent(script, &model);
+    let mut model = ScriptedProvider::new(script.turns.iter().map(reply));
+    let mut store = FaultyStore::default();
+    if let Some(kept) = script.kept {
+        store = store.slow(MS * u32::try_from(kept.takes).unwrap());
+        if let Some((append, fault)) = kept.fails {
+            store = store.fail(append, fault);
+            // What could not be stored is not sent again.
+            model = model.allow_prefix_breaks();
+        }
+    }
+    let writer = writer(script);
+    let agent = agent(script, &model, &writer, store.clone());
+    agent.hooks().on::<HistoryReplaced>(|_| {
+        COMPACTED.fetch_add(1, Ordering::Relaxed);
+    });
     hooks(script, &agent);
     let (starts, ends) = (Notes::default(), Notes::default());
     let (started, ended) = (starts.clone(), ends.clone());
@@ -270,12 +347,13 @@ async fn tell(script: &Script) {
     if script.follow_up {
         agent.follow_up("And then?").unwrap();
     }
+    let prompt = "Go on. ".repeat(if script.compaction.is_some() { 30 } else { 1 });
     let mut dropped = 0;
     for fate in &script.fates {
         let before = starts.all().len();
         match fate {
             Fate::Dropped(after) => {
-                if tokio::time::timeout(MS * u32::try_from(*after).unwrap(), agent.run("Go")).await.is_err() {
+                if tokio::time::timeout(MS * u32::try_from(*after).unwrap(), agent.run(&*prompt)).await.is_err() {
                     dropped += starts.all().len() - before;
                 }
             }
@@ -287,19 +365,28 @@ async fn tell(script: &Script) {
                     handle.abort();
                 });
                 let result =
-                    tokio::time::timeout(Duration::from_secs(60), agent.run("Go")).await.expect("the run hangs");
+                    tokio::time::timeout(Duration::from_secs(60), agent.run(&*prompt)).await.expect("the run hangs");
                 abort.abort();
                 drop(abort.await);
                 match result {
                     Ok(outcome) => {
                         adds_up(&outcome.stats);
+                        all_told_once(&outcome.turns, &agent);
                         if outcome.stop == StopCause::Stop {
                             assert!(outcome.undelivered.is_empty() || outcome.stats.turns >= 12);
                         }
                     }
                     Err(error) => {
                         adds_up(&error.stats);
-                        assert!(matches!(error.kind, RunErrorKind::Provider(_)), "{error}");
+                        match &error.kind {
+                            RunErrorKind::Provider(_) => all_told_once(&error.turns, &agent),
+                            RunErrorKind::Session(_) if script.kept.is_some_and(|kept| kept.fails.is_some()) => {
+                                // Until the next run reads it again, it ends where it failed.
+                                settled(baseline).await;
+                                continue;
+                            }
+                            other => panic!("{other}"),
+                        }
                     }
                 }
                 validate_transcript(agent.history().iter()).unwrap();
@@ -309,21 +396,34 @@ async fn tell(script: &Script) {
         settled(baseline).await;
     }
     assert_eq!(starts.all().len(), ends.all().len() + dropped, "{:?}", ends.all());
+    writer.skip(writer.remaining());
     model.skip(model.remaining());
     for _ in 0..16 {
         model.push(Reply::text("fine"));
     }
-    assert_eq!(agent.run("Still there?").await.unwrap().text, "fine");
+    let mut last = agent.run("Still there?").await;
+    if matches!(&last, Err(error) if matches!(error.kind, RunErrorKind::Session(_))) {
+        last = agent.run("Still there?").await;
+    }
+    assert_eq!(last.unwrap().text, "fine");
+    if let Some(session) = agent.session().await.unwrap() {
+        assert!(session.notes.is_empty(), "{:?}", session.notes);
+        let stored = faulty::settled(session.history().iter());
+        assert_eq!(stored, faulty::settled(agent.history().iter()));
+    }
     validate_transcript(agent.history().iter()).unwrap();
     settled(baseline).await;
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
-
-    #[test]
-    fn whatever_happens_the_loop_keeps_its_promises(script in script()) {
+#[test]
+fn whatever_happens_the_loop_keeps_its_promises() {
+    let config = ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() };
+    let outcome = TestRunner::new(config).run(&script(), |script| {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
         runtime.block_on(tell(&script));
-    }
+        Ok(())
+    });
+    outcome.unwrap_or_else(|failure| panic!("{failure}"));
+    let compacted = COMPACTED.load(Ordering::Relaxed);
+    assert!(compacted > 20, "only {compacted} compactions in all");
 }

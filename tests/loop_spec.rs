@@ -8,15 +8,15 @@ use std::time::Duration;
 
 use harness::{Notes, Scenario, echo, forbidden, tool};
 use serde_json::json;
-use zidane::agent::{SteerMode, ToolExecution};
+use zidane::agent::{Compaction, SteerMode, ToolExecution};
 use zidane::hooks::{
     ContextTransform, StreamText, SystemBefore, ToolAfter, ToolBefore, ToolGate, ToolTransform, TurnAfter, TurnBefore,
 };
 use zidane::provider::{ProviderError, ProviderErrorKind, Resume, RetryPolicy};
 use zidane::testing::Reply;
 use zidane::tool::{Concurrency, ToolError, ToolOutput};
-use zidane::types::{SessionContentBlock, ToolOutcome, ToolStatus, TurnFinishReason, TurnOrigin};
-use zidane::{RunErrorKind, StopCause};
+use zidane::types::{Role, SessionContentBlock, SessionTurn, ToolOutcome, ToolStatus, TurnFinishReason, TurnOrigin};
+use zidane::{AgentBuilder, RunErrorKind, StopCause};
 
 fn cut(kind: ProviderErrorKind) -> ProviderError {
     ProviderError::new(kind, "scripted", "cut")
@@ -575,7 +575,7 @@ async fn row_14_max_turns_ends_the_run_with_every_call_answered() {
 
 #[tokio::test]
 async fn row_16_calls_left_open_are_settled_when_a_run_starts() {
-    use zidane::types::{Role, SessionTurn, ToolCallBlock};
+    use zidane::types::ToolCallBlock;
     let call = |id: &str| {
         SessionContentBlock::ToolCall(ToolCallBlock { id: id.into(), name: "echo".into(), ..Default::default() })
     };
@@ -1243,4 +1243,42 @@ async fn long_output_is_cut_on_request_and_kept_whole() {
     let whole = kept.get(key, 1 << 20).await.unwrap().unwrap();
     assert_eq!(whole.len(), 2008);
     assert_eq!(results[1].output, "{}".into());
+}
+
+// Row 23: the conversation nears the window, or is refused as too long.
+
+fn long_talk() -> Vec<SessionTurn> {
+    let turn = |n: usize| {
+        let (role, origin) =
+            if n.is_multiple_of(2) { (Role::User, TurnOrigin::Prompt) } else { (Role::Assistant, TurnOrigin::Model) };
+        SessionTurn::new(n.to_string(), role, origin, vec![SessionContentBlock::text("abc ".repeat(100))])
+    };
+    (0..6).map(turn).collect()
+}
+
+#[tokio::test]
+async fn row_23_a_summary_stands_in_before_the_window_is_full() {
+    let told = Scenario::new([Reply::text("Abc."), Reply::call("echo", json!({})), Reply::text("Done.")])
+        .history(long_talk())
+        .build(|builder| builder.tool(echo()).compaction(Compaction::new().tokens(500).keep(10)))
+        .tell_all()
+        .await;
+    let transcript = told.transcript();
+    assert!(transcript[0].starts_with("summary: This is a summary") && transcript[0].ends_with("Abc."));
+    assert_eq!(transcript[1..], ["prompt: Go", "model: call echo {}", "results: ok {}", "model: Done."]);
+    assert_eq!(told.outcome().stats.turns, 2);
+}
+
+#[tokio::test]
+async fn row_23_a_refused_conversation_is_sent_once_more() {
+    let refusal = || Reply::fails(ProviderErrorKind::ContextOverflow);
+    let build = |builder: AgentBuilder| builder.compaction(Compaction::new().keep(10));
+    let told = Scenario::new([refusal(), Reply::text("Abc."), Reply::text("Done.")]);
+    let told = told.history(long_talk()).build(build).tell_all().await;
+    assert_eq!(told.outcome().text, "Done.");
+    let told = Scenario::new([refusal(), Reply::text("Abc."), refusal()]);
+    let told = told.history(long_talk()).build(build).tell_all().await;
+    assert!(matches!(&told.error().kind, RunErrorKind::Provider(e) if e.kind == ProviderErrorKind::ContextOverflow));
+    let told = Scenario::new([refusal()]).history(long_talk()).tell_all().await;
+    assert_eq!((told.model.requests().len(), told.agent.history().len()), (1, 7), "never without the option");
 }

@@ -6,6 +6,8 @@
 
 #[path = "matrix/broken.rs"]
 mod broken;
+#[path = "matrix/compacted.rs"]
+mod compacted;
 #[path = "matrix/kept.rs"]
 mod kept;
 #[path = "matrix/pairs.rs"]

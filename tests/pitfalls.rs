@@ -6,6 +6,8 @@
 #![cfg(all(feature = "anthropic", feature = "openai", feature = "gemini", feature = "json-schema"))]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, unreachable_pub)]
 
+#[path = "harness/folder.rs"]
+mod folder;
 #[path = "pitfalls/mod.rs"]
 mod pitfalls;
 
@@ -19,15 +21,16 @@ use pitfalls::findings::{Findings, Verdict};
 use pitfalls::{corpus, mutate};
 
 /// Cases of each form that must have been compared when the whole set is there.
-const MUST_RUN: [(&str, usize); 8] = [
+const MUST_RUN: [(&str, usize); 9] = [
     ("stream", 27),
     ("http", 5),
     ("wire", 7),
     ("schema", 4),
     ("usage", 1),
-    ("scenario", 15),
-    ("text", 3),
+    ("scenario", 17),
+    ("text", 4),
     ("compile", 1),
+    ("session", 4),
 ];
 
 /// Cases that take too long to be run once for each of their expectations.

@@ -4,9 +4,12 @@
 
 mod harness;
 
+use std::sync::Arc;
+
 use harness::{Notes, echo};
 use serde_json::{Value, json};
 use zidane::hooks::ToolGate;
+use zidane::session::MemorySessionStore;
 use zidane::testing::{HttpReply, SseServer};
 use zidane::types::SessionTurn;
 use zidane::{Agent, AgentBuilder, Anthropic, OpenAiChat};
@@ -113,4 +116,62 @@ async fn on_chat() {
         Agent::builder().provider(OpenAiChat::builder().api_key("k").base_url(server.url()).build().unwrap())
     };
     renamed_between_runs(wire, chat, true).await;
+}
+
+/// One stored session, taken up by an agent made anew for each prompt: under other aliases, on the other wire, and at
+/// last with the tool under another canonical name.
+#[tokio::test]
+async fn a_stored_session_is_taken_up_under_other_names_and_on_another_wire() {
+    let store = Arc::new(MemorySessionStore::new());
+    let server = SseServer::start([]).await.unwrap();
+    let mut before: Vec<SessionTurn> = Vec::new();
+    let rounds = [
+        (false, "echo", None),
+        (true, "echo", Some("parrot")),
+        (false, "echo", Some("repeat")),
+        (true, "echo", Some("weiß/es.noch.nicht")),
+        (false, "say", None),
+        (true, "say", Some("echo")),
+    ];
+    for (number, (is_chat, canonical, alias)) in rounds.into_iter().enumerate() {
+        // Where the name is mapped for the wire, the model may also use the canonical one.
+        let called = alias.filter(|alias| alias.is_ascii()).unwrap_or(canonical);
+        for name in [Some(called), None] {
+            server.push(HttpReply::json(200, if is_chat { chat(name) } else { anthropic(name) }));
+        }
+        let builder = Agent::builder();
+        let mut builder = if is_chat {
+            builder.provider(OpenAiChat::builder().api_key("k").base_url(server.url()).build().unwrap())
+        } else {
+            builder.provider(Anthropic::builder().api_key("k").base_url(server.url()).build().unwrap())
+        };
+        let mut tool = echo();
+        tool.spec.name = canonical.to_owned();
+        builder = builder.model("m").tool(tool).session_store(Arc::clone(&store)).session_id("s");
+        if let Some(alias) = alias {
+            builder = builder.tool_aliases([(canonical, alias)]);
+        }
+        let agent = builder.build().unwrap();
+        let gated = Notes::default();
+        let log = gated.clone();
+        agent.hooks().on::<ToolGate>(move |cx| log.add(format!("{} as {}", cx.name(), cx.display_name())));
+        let seen = server.requests().len();
+        agent.run(format!("Again {number}")).await.unwrap();
+        assert_eq!(gated.all(), [format!("{canonical} as {}", alias.unwrap_or(canonical))]);
+        let session = agent.session().await.unwrap().unwrap();
+        let turns: Vec<SessionTurn> = session.turns.iter().map(|turn| (***turn).clone()).collect();
+        assert_eq!(turns[..before.len()], before, "what is stored has changed");
+        assert_eq!(turns.len(), before.len() + 4);
+        let last = turns.iter().flat_map(SessionTurn::tool_calls).last().unwrap();
+        assert_eq!(last.name, canonical, "canonical names only");
+        for request in &server.requests()[seen..] {
+            let (declared, calls) = names(&request.json().unwrap(), is_chat);
+            assert!(calls.len() >= number);
+            // Calls of the tool there is go by its name on this wire; those of one that is gone by what it was.
+            for (call, turn) in calls.iter().zip(turns.iter().flat_map(SessionTurn::tool_calls)) {
+                assert_eq!(*call, if turn.name == canonical { &*declared[0] } else { &*turn.name }, "round {number}");
+            }
+        }
+        before = turns;
+    }
 }

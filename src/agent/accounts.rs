@@ -2,32 +2,59 @@ use std::sync::{Arc, PoisonError};
 
 use uuid::Uuid;
 
+use super::compaction::CompactionOut;
 use super::model_step::ModelOut;
 use super::turn_loop::{TurnLoop, id_text};
 use super::vision::Description;
 use crate::hooks::{TurnUsageHook, TurnUsageHookCx};
-use crate::types::{TurnFinishReason, TurnUsage, UsageKind};
+use crate::types::{Timestamp, TurnFinishReason, TurnUsage, UsageKind};
 
 impl TurnLoop {
     /// Files what descriptions of images used, and keeps them: on a replay nobody asked for them here.
-    pub(super) fn record_visions(&mut self, turn_id: Uuid, visions: Vec<Description>) {
+    pub(super) fn record_visions(&mut self, turn_id: Uuid, visions: Vec<Description>, at: Timestamp) {
         for vision in visions {
             self.cx.agent.stand_ins.lock().unwrap_or_else(PoisonError::into_inner).learn(&vision);
             let usage = TurnUsage {
                 tokens: vision.usage.tokens,
                 cost: vision.cost,
-                model_id: vision.model_id,
-                requested_model: vision.requested_model,
-                provider: vision.provider,
+                model_id: vision.model_id.clone(),
+                requested_model: vision.requested_model.clone(),
+                provider: vision.provider.clone(),
                 finish_reason: Some(TurnFinishReason::Stop),
                 kind: UsageKind::Vision,
                 complete: true,
                 attempts: 1,
                 ..self.usage_base(turn_id)
             };
+            if self.is_kept() {
+                self.queue_vision(&vision, &usage, at);
+            }
             self.cx.meter.count_side(&usage);
             self.stats.push_turn(usage);
         }
+    }
+
+    /// Files what a summary of older turns used; `None` when nothing was sent.
+    pub(super) fn record_summary(&mut self, turn_id: Uuid, out: &CompactionOut) -> Option<TurnUsage> {
+        if out.attempts == 0 {
+            return None;
+        }
+        let usage = TurnUsage {
+            tokens: out.tokens,
+            cost: out.cost,
+            model_id: out.model_id.clone(),
+            requested_model: out.requested_model.clone(),
+            provider: out.provider.clone(),
+            finish_reason: out.finish,
+            raw_finish_reason: out.raw_finish.clone(),
+            kind: UsageKind::Compaction,
+            complete: out.complete,
+            attempts: out.attempts,
+            ..self.usage_base(turn_id)
+        };
+        self.cx.meter.count_side(&usage);
+        self.stats.push_turn(usage.clone());
+        Some(usage)
     }
 
     /// The part of a usage entry that says whose it is.

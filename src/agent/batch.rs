@@ -1,7 +1,10 @@
+use std::collections::VecDeque;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use futures::FutureExt as _;
 use tokio::sync::mpsc;
 use uuid::Uuid;
 
@@ -12,6 +15,7 @@ use super::gate_step::{GateJob, GateOut, Gated, NOT_STARTED};
 use super::nested::NestedReport;
 use super::outcome::{Denial, RunErrorKind};
 use super::plan::{PlannedCall, plan, segments};
+use super::seam::{Batch, Done, Settled};
 use super::tool_step::{Reports, ToolJob, ToolOut, result_block};
 use super::turn_loop::{TurnLoop, step_error};
 use crate::hooks::{
@@ -21,6 +25,7 @@ use crate::hooks::{
 };
 use crate::provider::HistoryTurn;
 use crate::tool::ToolProgress;
+use crate::tool_state::ToolStateOp;
 use crate::types::{
     Role, SessionContentBlock, Timestamp, ToolResultBlock, ToolStatus, TurnFinishReason, TurnOrigin,
     tool_output_budget_byte_length,
@@ -59,6 +64,24 @@ pub(super) struct BatchOut {
     pub(super) limit: Option<Limit>,
 }
 
+/// A settled call whose result is kept.
+struct Kept {
+    result: Arc<ToolResultBlock>,
+    ops: Vec<ToolStateOp>,
+    error: Option<String>,
+    panicked: bool,
+    duration: Duration,
+    replayed: bool,
+}
+
+/// The next call that has settled.
+async fn next(ready: &mut VecDeque<Settled<ToolOut>>, batch: &mut Batch<ToolJob>) -> Option<Settled<ToolOut>> {
+    match ready.pop_front() {
+        Some(settled) => Some(settled),
+        None => batch.next().await,
+    }
+}
+
 /// What is told of a settled call beside its result.
 struct Telling<'a> {
     error: Option<&'a str>,
@@ -89,20 +112,26 @@ impl TurnLoop {
         let mut limit = None;
         let (results, at) = match refusal {
             Some(text) => {
-                let results = calls
+                let results: Vec<_> = calls
                     .iter()
                     .map(|call| Arc::new(result_block(&call.info, None, ToolStatus::NotStarted, text.into())))
                     .collect();
+                if self.is_kept() {
+                    results.iter().for_each(|result| self.queue_result(&turn.id, result, turn.created_at));
+                    self.save().await?;
+                }
                 (results, turn.created_at)
             }
-            None => self.run_calls(calls, &mut limit).await?,
+            None => self.run_calls(&turn.id, calls, &mut limit).await?,
         };
+        self.at = at;
         Ok(BatchOut { limit, ..self.settle(turn_id, results, at).await })
     }
 
     /// Runs the calls, segment by segment. Results in call order.
     async fn run_calls(
         &mut self,
+        turn_id: &str,
         calls: Vec<PlannedCall>,
         limited: &mut Option<Limit>,
     ) -> Result<(Vec<Arc<ToolResultBlock>>, Timestamp), RunErrorKind> {
@@ -148,24 +177,32 @@ impl TurnLoop {
                 .collect();
             let mut outs: Vec<Option<(Arc<ToolResultBlock>, Vec<_>)>> = calls.iter().map(|_| None).collect();
             let mut batch = self.seam.batch(jobs, cx.agent.options.max_parallel_tools);
+            // Calls that settled while others were stored.
+            let mut ready = VecDeque::new();
             loop {
                 tokio::select! {
                     biased;
                     Some(report) = nested.recv() => self.nested(report).await,
                     Some(update) = progress.recv() => self.progress(&calls, update).await,
-                    settled = batch.next() => {
+                    settled = next(&mut ready, &mut batch) => {
                         let Some((index, done)) = settled else { break };
-                        let done = done.map_err(step_error)?;
-                        cx.firing.base.replaying.store(done.replayed, Ordering::Relaxed);
+                        let first = self.keep(turn_id, done.map_err(step_error)?, &mut recorded).await;
+                        cx.firing.base.replaying.store(first.replayed, Ordering::Relaxed);
+                        let more = match self.is_kept() {
+                            true => self.store_results(turn_id, &mut batch, &mut ready, &mut recorded).await?,
+                            false => Vec::new(),
+                        };
                         while let Ok(report) = nested.try_recv() {
                             self.nested(report).await;
                         }
                         while let Ok(update) = progress.try_recv() {
                             self.progress(&calls, update).await;
                         }
-                        recorded = done.at.max(recorded);
-                        let (Some(slot), Some(call)) = (outs.get_mut(index), calls.get(index)) else { continue };
-                        *slot = Some(self.settled(&call.info, done.out).await);
+                        for (index, settled) in std::iter::once((index, first)).chain(more) {
+                            let (Some(slot), Some(call)) = (outs.get_mut(index), calls.get(index)) else { continue };
+                            self.settled(&call.info, &settled).await;
+                            *slot = Some((settled.result, settled.ops));
+                        }
                     }
                 }
             }
@@ -228,19 +265,49 @@ impl TurnLoop {
         }
     }
 
-    /// A result is final: it is kept first, then told.
-    async fn settled(
-        &mut self,
-        info: &ToolCallInfo,
-        out: ToolOut,
-    ) -> (Arc<ToolResultBlock>, Vec<crate::tool_state::ToolStateOp>) {
+    /// A result is final: it is kept first, then stored, then told.
+    async fn keep(&mut self, turn_id: &str, done: Done<ToolOut>, latest: &mut Option<Timestamp>) -> Kept {
+        let Done { out, at, replayed } = done;
         let ToolOut { result, ops, error, panicked, aborted, duration } = out;
         let result = Arc::new(result);
         self.cx.agent.session.push_result(Arc::clone(&result));
         self.aborted |= aborted;
-        self.tell(info, &result, &Telling { error: error.as_deref(), panicked, duration }).await;
-        self.cx.emit(|| AgentEvent::ToolEnd { result: Arc::clone(&result) }).await;
-        (result, ops)
+        *latest = at.max(*latest);
+        if self.is_kept() {
+            let at = self.cx.time(at).await;
+            *latest = Some(at).max(*latest);
+            self.queue_result(turn_id, &result, at);
+        }
+        Kept { result, ops, error, panicked, duration, replayed }
+    }
+
+    /// Stores the results that are final by now, in one append. Meanwhile the other calls go on.
+    async fn store_results(
+        &mut self,
+        turn_id: &str,
+        batch: &mut Batch<ToolJob>,
+        ready: &mut VecDeque<Settled<ToolOut>>,
+        latest: &mut Option<Timestamp>,
+    ) -> Result<Vec<(usize, Kept)>, RunErrorKind> {
+        let mut more = Vec::new();
+        while let Some(Some((index, done))) = next(ready, batch).now_or_never() {
+            more.push((index, self.keep(turn_id, done.map_err(step_error)?, latest).await));
+        }
+        let mut save = pin!(self.save());
+        loop {
+            tokio::select! {
+                biased;
+                saved = &mut save => return saved.map(|()| more),
+                Some(settled) = batch.next() => ready.push_back(settled),
+            }
+        }
+    }
+
+    async fn settled(&mut self, info: &ToolCallInfo, kept: &Kept) {
+        let Kept { result, error, panicked, duration, replayed, .. } = kept;
+        self.cx.firing.base.replaying.store(*replayed, Ordering::Relaxed);
+        self.tell(info, result, &Telling { error: error.as_deref(), panicked: *panicked, duration: *duration }).await;
+        self.cx.emit(|| AgentEvent::ToolEnd { result: Arc::clone(result) }).await;
     }
 
     async fn tell(&mut self, info: &ToolCallInfo, result: &ToolResultBlock, told: &Telling<'_>) {
@@ -315,7 +382,8 @@ impl TurnLoop {
             })
             .collect();
         let id = Uuid::new_v5(&turn_id, b"results");
-        self.push(self.turn(id, Role::User, TurnOrigin::Results, content, at));
+        let turn = self.turn(id, Role::User, TurnOrigin::Results, content, at);
+        self.cx.agent.session.push_results(Arc::new(HistoryTurn::new(turn)));
         if let Some(text) = over {
             let id = Uuid::new_v5(&turn_id, b"budget");
             self.push(self.turn(id, Role::User, TurnOrigin::Budget, vec![SessionContentBlock::text(text)], at));

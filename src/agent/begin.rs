@@ -1,16 +1,15 @@
 use std::sync::Arc;
 
+use super::compaction::Compacting;
 use super::input_step::prompt_blocks;
 use super::outcome::{RunErrorKind, StopCause};
 use super::start_step::StartJob;
 use super::structured::Output;
 use super::turn_loop::{Boundary, TurnLoop, provider_error};
 use crate::control::QueueKind;
-use crate::hooks::{
-    AgentStart, AgentStartCx, SessionRepaired, SessionRepairedCx, ToolStateLoadFailed, ToolStateLoadFailedCx,
-};
-use crate::session::repair;
-use crate::types::{Prompt, Role, SessionContentBlock, Timestamp, TurnFinishReason, TurnOrigin};
+use crate::hooks::{AgentStart, AgentStartCx, ToolStateLoadFailed, ToolStateLoadFailedCx};
+use crate::session::Opened;
+use crate::types::{Prompt, Role, SessionContentBlock, TurnFinishReason, TurnOrigin};
 
 impl TurnLoop {
     /// Everything before the first turn. `Some` when the run is over already.
@@ -22,11 +21,24 @@ impl TurnLoop {
         }
         // Checked before anything is stored, sent or recorded.
         self.check(&blocks)?;
+        let mut opened = Opened::default();
+        if self.is_kept() {
+            match Box::pin(self.open_session()).await? {
+                None => return Ok(Some(StopCause::Aborted)),
+                Some(found) => opened = found,
+            }
+        }
         self.load_state().await?;
         let native = cx.agent.provider.capabilities(&self.head.model).native_structured_output;
         let instruction = self.output.as_ref().filter(|_| !native).map(Output::instruction);
         let session_turns = cx.agent.session.len();
-        let start = StartJob { cx: Arc::clone(&cx), prompt: blocks, session_turns, instruction };
+        let policy = cx.agent.options.compaction.clone();
+        let policy = if self.compact_first { Some(policy.unwrap_or_default()) } else { policy };
+        let compaction =
+            policy.as_ref().map(|policy| policy.trigger(&*cx.agent.provider, &self.head, self.compact_first));
+        let session_version = self.is_kept().then_some(opened.version);
+        let start =
+            StartJob { cx: Arc::clone(&cx), prompt: blocks, session_turns, session_version, instruction, compaction };
         let started = self.step(start).await?;
         let at = cx.time(started.at).await;
         if let Some((hook, message)) = started.out.failed {
@@ -35,7 +47,20 @@ impl TurnLoop {
         if started.out.system != self.head.system {
             Arc::make_mut(&mut self.head).system = started.out.system;
         }
-        self.repair(at).await;
+        let compacting = |trigger| Compacting::new(policy.unwrap_or_default(), trigger);
+        self.compacting = started.out.compaction.map(compacting);
+        self.at = at;
+        if self.is_kept() {
+            let head = started.out.session_version.unwrap_or(opened.version);
+            if head != opened.version {
+                opened = Opened { version: head, ..Opened::default() };
+                Box::pin(self.rewind_session(head)).await?;
+            }
+            self.queue_start(at);
+        }
+        if cx.agent.session.is_open() {
+            Box::pin(self.repair(at, opened.version, &opened.orphans)).await?;
+        }
         if started.out.prompt.is_empty() {
             return self.begin_without_prompt().await;
         }
@@ -102,18 +127,5 @@ impl TurnLoop {
             agent.provider.check(model, blocks)
         };
         checked.map_err(provider_error)
-    }
-
-    /// Settles what an earlier run left open.
-    async fn repair(&self, at: Timestamp) {
-        let cx = &self.cx;
-        let kept = cx.agent.session.take_results();
-        let repaired = repair(&cx.agent.session.history(), kept, &cx.info.run_id, at);
-        let Some(repaired) = repaired else { return };
-        self.push(repaired.turn);
-        if cx.firing.has::<SessionRepaired>() {
-            let mut hook_cx = SessionRepairedCx::new(&cx.firing.base, &repaired.answered, &[]);
-            cx.firing.observe::<SessionRepaired>(&mut hook_cx).await;
-        }
     }
 }

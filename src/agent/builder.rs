@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::inner::AgentInner;
 use super::options::{AgentOptions, Fallback, LoadFailure, SteerMode, ToolExecution};
-use super::{Agent, Limits, OutputSpill};
+use super::{Agent, Compaction, Limits, OutputSpill};
 use crate::clock::{Clock, SystemClock};
 use crate::control::AgentHandle;
 use crate::durable::DurableRuntime;
@@ -14,10 +14,13 @@ use crate::hooks::Hooks;
 use crate::provider::{
     History, PriceBook, Provider, ProviderErrorKind, RequestHead, RetryPolicy, ThinkingLevel, ToolChoice,
 };
-use crate::session::LiveSession;
+use crate::session::{BlobStore, Blobs, Keeper, LiveSession, SessionStore};
 use crate::tool::{Extensions, Tool, ToolSet, ToolSetError};
 use crate::tool_state::{ToolStateController, ToolStateStore};
 use crate::types::SessionTurn;
+
+/// Bytes over which media goes to the blob store.
+const BLOB_THRESHOLD: usize = 64 * 1024;
 
 /// Why an agent cannot be built.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -45,6 +48,9 @@ pub struct AgentBuilder {
     compiled: Arc<OnceLock<Result<Arc<ToolSet>, ToolSetError>>>,
     options: AgentOptions,
     session_id: Option<String>,
+    session_store: Option<Arc<dyn SessionStore>>,
+    blob_store: Option<Arc<dyn BlobStore>>,
+    blob_threshold: usize,
     history: Vec<SessionTurn>,
     state_store: Option<Arc<dyn ToolStateStore>>,
     extensions: Extensions,
@@ -63,6 +69,9 @@ impl AgentBuilder {
             compiled: Arc::default(),
             options: AgentOptions::default(),
             session_id: None,
+            session_store: None,
+            blob_store: None,
+            blob_threshold: BLOB_THRESHOLD,
             history: Vec::new(),
             state_store: None,
             extensions: Extensions::new(),
@@ -181,7 +190,8 @@ impl AgentBuilder {
         self
     }
 
-    /// How long a tool, or an async hook, may go on after it was told to stop. Default 100 ms; a tool may set its own.
+    /// How long a tool, or an async hook, may go on after it was told to stop, and how long an abort waits for an append
+    /// to the session. Default 100 ms; a tool may set its own.
     pub fn cancel_grace(mut self, grace: Duration) -> Self {
         self.options.cancel_grace = grace;
         self
@@ -247,6 +257,13 @@ impl AgentBuilder {
         self
     }
 
+    /// Has a summary stand in for older turns when the conversation nears the model's window. Default: never; a
+    /// conversation that is too long fails the run.
+    pub fn compaction(mut self, compaction: Compaction) -> Self {
+        self.options.compaction = Some(compaction);
+        self
+    }
+
     /// What tokens cost. Default: the built-in table; a cost that the provider reports wins over any.
     pub fn prices(mut self, prices: PriceBook) -> Self {
         self.options.prices = Arc::new(prices);
@@ -265,7 +282,59 @@ impl AgentBuilder {
         self
     }
 
+    /// Where the session is kept. Default: nowhere, the conversation lives as long as the agent.
+    ///
+    /// With the id of a stored session the agent goes on from it. It is read when the first run begins, and again when
+    /// a run finds that somebody else has appended. A run stores the prompt before anything is sent, the model's turn
+    /// before any of its calls starts, each result as soon as it is final, and how it ended. It fails with
+    /// [`RunErrorKind::Session`](super::RunErrorKind::Session) when an append does; of two agents that work on a session
+    /// at the same time one fails with a conflict, and nothing is overwritten.
+    ///
+    /// An append is always brought to its end. An abort waits for it as long as for a tool
+    /// ([`cancel_grace`](Self::cancel_grace)), a drop not at all; the next run, or [`Agent::session`], waits for the
+    /// rest. Sub-agents do not inherit the store.
+    ///
+    /// ```
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// # use std::sync::Arc;
+    /// # use zidane::testing::{Reply, ScriptedProvider};
+    /// use zidane::session::MemorySessionStore; // or JsonlSessionStore, SqliteSessionStore
+    ///
+    /// let store = Arc::new(MemorySessionStore::new());
+    /// # let model = ScriptedProvider::new([Reply::text("Hello."), Reply::text("Yes.")]);
+    /// let agent = || {
+    ///     let builder = zidane::Agent::builder().model("any").session_store(Arc::clone(&store)).session_id("chat-1");
+    /// #   let builder = builder.provider(model.clone());
+    ///     builder.build()
+    /// };
+    /// agent()?.run("Hi, I am Ada.").await?;
+    /// let later = agent()?; // another process, another day
+    /// later.run("Do you remember me?").await?;
+    /// assert_eq!(later.history().len(), 4);
+    /// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
+    /// ```
+    pub fn session_store(mut self, store: impl SessionStore + 'static) -> Self {
+        self.session_store = Some(Arc::new(store));
+        self
+    }
+
+    /// Where large media of the session is kept; the stored session refers to it. Default: in the session itself. Means
+    /// nothing without a session store.
+    pub fn blob_store(mut self, store: impl BlobStore + 'static) -> Self {
+        self.blob_store = Some(Arc::new(store));
+        self
+    }
+
+    /// Size of media, in bytes, over which it goes to the blob store. Default 64 KiB.
+    pub fn blob_threshold(mut self, bytes: usize) -> Self {
+        self.blob_threshold = bytes;
+        self
+    }
+
     /// The conversation to go on from. Calls without results are settled when the first run starts.
+    ///
+    /// With a session store it is what a new session begins with. One that is stored must begin with the same turns, and
+    /// goes on from what is stored; otherwise the run fails.
     pub fn history(mut self, turns: impl IntoIterator<Item = SessionTurn>) -> Self {
         self.history = turns.into_iter().collect();
         self
@@ -329,6 +398,10 @@ impl AgentBuilder {
             None => ToolStateController::new(session_id.as_str()),
         };
         let history: History = self.history.iter().cloned().collect();
+        let keeper = self.session_store.as_ref().map(|store| {
+            let blobs = self.blob_store.clone().map(|store| Blobs::new(store, self.blob_threshold));
+            Keeper::new(&session_id, Arc::clone(store), blobs, history.turns().to_vec())
+        });
         Ok(Agent::new(AgentInner {
             provider,
             head: Arc::new(head),
@@ -336,7 +409,7 @@ impl AgentBuilder {
             options: self.options.clone(),
             hooks: Hooks::default(),
             handle: AgentHandle::new(self.options.queue_limit),
-            session: LiveSession::new(session_id, history),
+            session: LiveSession::new(session_id, history, keeper),
             tool_state,
             extensions: Arc::new(self.extensions.clone()),
             clock: Arc::clone(&self.clock),

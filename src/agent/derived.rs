@@ -56,6 +56,13 @@ impl Unreasoned {
         *self = Self { through: history.len(), derived: Derived::default() };
     }
 
+    /// One turn stands in for the first `cut` from now on.
+    pub(super) fn replaced(&mut self, cut: usize) {
+        if self.through > 0 {
+            *self = Self { through: self.through.saturating_sub(cut).saturating_add(1), derived: Derived::default() };
+        }
+    }
+
     /// The conversation as it may be sent; the very one when nothing was ever refused.
     pub(super) fn view(&mut self, history: History) -> History {
         if self.through == 0 {

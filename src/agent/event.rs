@@ -2,6 +2,8 @@ use std::sync::Arc;
 
 use super::{RunError, RunOutcome};
 use crate::control::MessageId;
+use crate::hooks::CompactionReason;
+use crate::provider::HistoryTurn;
 use crate::tool::ToolUpdate;
 use crate::types::{ToolResultBlock, TurnUsage};
 
@@ -63,6 +65,26 @@ pub enum AgentEvent {
     Steered {
         /// The message.
         id: MessageId,
+    },
+    /// A summary stands in for the older turns of the conversation from now on.
+    Compacted {
+        /// Why.
+        reason: CompactionReason,
+        /// The turn that stands in.
+        summary: Arc<HistoryTurn>,
+        /// The id of the last turn that it stands in for.
+        through: String,
+        /// Size of the conversation before, in tokens.
+        before: u64,
+        /// Size of the conversation now, in tokens; an estimate.
+        after: u64,
+    },
+    /// The conversation was to be compacted and was not; it is as it was.
+    CompactionFailed {
+        /// Why it was to be.
+        reason: CompactionReason,
+        /// Why it was not.
+        error: String,
     },
     /// A turn has settled, cut and failed ones included. One in which nothing was sent has none.
     TurnEnd {

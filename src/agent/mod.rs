@@ -12,6 +12,7 @@ mod batch;
 mod begin;
 mod builder;
 mod commit_step;
+mod compaction;
 mod context;
 mod derived;
 mod event;
@@ -26,7 +27,9 @@ mod options;
 mod outcome;
 mod plan;
 mod run;
+mod save;
 mod seam;
+mod side_request;
 mod sink;
 mod spill;
 mod start_step;
@@ -38,6 +41,7 @@ mod vision;
 use std::sync::Arc;
 
 pub use builder::{AgentBuilder, BuildError};
+pub use compaction::Compaction;
 pub use event::AgentEvent;
 pub use limits::{Limit, Limits};
 pub use loop_guard::LoopGuard;
@@ -52,6 +56,7 @@ use inner::AgentInner;
 use crate::control::{AgentHandle, MessageId, QueueFull};
 use crate::hooks::Hooks;
 use crate::provider::History;
+use crate::session::{Session, SessionError};
 use crate::tool::ToolInput;
 use crate::tool_state::ToolState;
 use crate::types::Prompt;
@@ -143,10 +148,24 @@ impl Agent {
         self.inner.tool_state.window()
     }
 
-    /// The conversation so far. Shares the turns.
+    /// The conversation so far, as it is sent. Shares the turns.
+    ///
+    /// Where there is a session store, it is read when the first run begins: until then this is the history that the
+    /// agent was built with.
     #[must_use]
     pub fn history(&self) -> History {
         self.inner.session.history()
+    }
+
+    /// The session as it is stored: turns, runs with their usage, notes. `None` without a session store, or when nothing
+    /// is stored yet. Reads all of it.
+    ///
+    /// Waits for an append that is under way, also for one that a dropped or aborted run has left to itself.
+    ///
+    /// # Errors
+    /// As [`SessionStore::load`](crate::session::SessionStore::load).
+    pub async fn session(&self) -> Result<Option<Session>, SessionError> {
+        self.inner.session.stored().await
     }
 
     /// The session's id.

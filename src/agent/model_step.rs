@@ -35,6 +35,8 @@ pub(super) struct ModelJob {
     pub(super) cx: Arc<RunCx>,
     pub(super) number: u32,
     pub(super) turn_id: Uuid,
+    /// Asked again, after the conversation was compacted.
+    pub(super) again: bool,
     pub(super) head: Arc<RequestHead>,
     pub(super) history: History,
     pub(super) body_cache: Arc<BodyCache>,
@@ -60,6 +62,19 @@ pub(super) struct ModelOut {
     pub(super) resume: Option<Continuation>,
     /// Images that were described for a model that cannot see.
     pub(super) visions: Vec<Description>,
+}
+
+impl ModelOut {
+    /// This answer, where the request before it came to nothing.
+    pub(super) fn after(mut self, before: Self) -> Self {
+        let unpriced = |out: &Self| out.tokens.total() > 0 && out.cost.is_none();
+        let either_unpriced = unpriced(&self) || unpriced(&before);
+        self.cost = if either_unpriced { None } else { add_cost(self.cost, before.cost) };
+        self.tokens += before.tokens;
+        self.attempts = self.attempts.saturating_add(before.attempts);
+        self.visions.splice(0..0, before.visions);
+        self
+    }
 }
 
 /// [`Resume`], on record.
@@ -92,7 +107,7 @@ impl Job for ModelJob {
     const KIND: StepKind = StepKind::Model;
 
     fn name(&self) -> String {
-        format!("t{}/model", self.number)
+        format!("t{}/model{}", self.number, if self.again { "/again" } else { "" })
     }
 
     async fn run(self, _: StepCx) -> Result<ModelOut, StepError> {
@@ -213,22 +228,22 @@ fn hook_end(failure: crate::hooks::HookFailure) -> ModelEnd {
 
 /// Tokens of attempts that came to nothing, which were paid for all the same.
 #[derive(Default)]
-struct Lost {
-    tokens: TokenUsage,
+pub(super) struct Lost {
+    pub(super) tokens: TokenUsage,
     cost: Option<NanoUsd>,
     /// Some of it has no price, and so the turn has none.
     unpriced: bool,
 }
 
 impl Lost {
-    fn add(&mut self, usage: &UsageSnapshot, cost: Option<NanoUsd>) {
+    pub(super) fn add(&mut self, usage: &UsageSnapshot, cost: Option<NanoUsd>) {
         self.tokens += usage.tokens;
         self.cost = add_cost(self.cost, cost);
         self.unpriced |= cost.is_none();
     }
 
     /// What everything cost together with the last attempt.
-    fn with(&self, usage: Option<UsageSnapshot>, cost: Option<NanoUsd>) -> Option<NanoUsd> {
+    pub(super) fn with(&self, usage: Option<UsageSnapshot>, cost: Option<NanoUsd>) -> Option<NanoUsd> {
         let unpriced = self.unpriced || (usage.is_some() && cost.is_none());
         if unpriced { None } else { add_cost(self.cost, cost) }
     }

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Limits, OutputSpill};
+use super::{Compaction, Limits, OutputSpill};
 use crate::provider::{PriceBook, Provider, ProviderErrorKind, RetryPolicy};
 
 /// When steering messages are delivered.
@@ -53,6 +53,7 @@ pub(super) struct AgentOptions {
     pub(super) continue_after_empty: bool,
     pub(super) tool_output_budget: Option<usize>,
     pub(super) spill: Option<OutputSpill>,
+    pub(super) compaction: Option<Compaction>,
     pub(super) retry: RetryPolicy,
     pub(super) load_failure: LoadFailure,
     pub(super) queue_limit: usize,
@@ -85,6 +86,7 @@ impl Default for AgentOptions {
             continue_after_empty: true,
             tool_output_budget: None,
             spill: None,
+            compaction: None,
             retry: RetryPolicy::default(),
             load_failure: LoadFailure::default(),
             queue_limit: 1024,

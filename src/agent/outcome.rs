@@ -6,6 +6,7 @@ use super::Limit;
 use crate::control::QueuedMessage;
 use crate::durable::DurableError;
 use crate::provider::{HistoryTurn, ProviderError};
+use crate::session::SessionError;
 use crate::types::{AgentStats, TranscriptError};
 
 /// Why a run ended by itself.
@@ -147,6 +148,18 @@ pub enum RunErrorKind {
     /// The tool state could not be loaded.
     #[error("tool state could not be loaded: {0}")]
     ToolState(String),
+    /// The session could not be loaded or stored, or somebody else has appended to it. What is stored is valid; the next
+    /// run reads it again and goes on from there, without what this run could not store.
+    #[error(transparent)]
+    Session(SessionError),
+    /// Calls of the session wait for the host, or for a durable run that has not ended. Nothing was stored or sent.
+    #[error("run `{run_id}` has calls that wait: {}", calls.join(", "))]
+    Pending {
+        /// The run that made them.
+        run_id: String,
+        /// Their ids.
+        calls: Vec<String>,
+    },
     /// The durable engine cannot go on.
     #[error(transparent)]
     Durable(DurableError),

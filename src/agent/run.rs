@@ -47,11 +47,21 @@ struct Plan {
     clock: Option<Arc<dyn Clock>>,
     run_id: Option<String>,
     output: Option<OutputSchema>,
+    compact: bool,
 }
 
 impl Run {
     pub(super) fn new(agent: Arc<AgentInner>, prompt: Prompt) -> Self {
-        let plan = Plan { agent, prompt, max_turns: None, limits: None, clock: None, run_id: None, output: None };
+        let plan = Plan {
+            agent,
+            prompt,
+            max_turns: None,
+            limits: None,
+            clock: None,
+            run_id: None,
+            output: None,
+            compact: false,
+        };
         Self { state: State::Waiting(Some(Box::new(plan))) }
     }
 
@@ -82,6 +92,12 @@ impl Run {
     pub fn run_id(self, id: impl Into<String>) -> Self {
         let id = id.into();
         self.plan(|plan| plan.run_id = Some(id))
+    }
+
+    /// Compacts the conversation before the first turn, whatever its size: by the agent's
+    /// [`Compaction`](super::Compaction), or the default one. When that comes to nothing the run goes on all the same.
+    pub fn compact(self) -> Self {
+        self.plan(|plan| plan.compact = true)
     }
 
     /// What the final answer must be: a JSON object that matches the schema. The wire holds the model to it where it has
@@ -197,7 +213,7 @@ fn failed(kind: RunErrorKind) -> RunError {
 }
 
 async fn drive(plan: Plan, sink: Option<Sink>, away: Arc<ReaderAway>) -> Result<RunOutcome, RunError> {
-    let Plan { agent, prompt, max_turns, limits, clock, run_id, output } = plan;
+    let Plan { agent, prompt, max_turns, limits, clock, run_id, output, compact } = plan;
     if tokio::runtime::Handle::try_current().is_err() {
         return Err(failed(RunErrorKind::NoRuntime));
     }
@@ -230,10 +246,11 @@ async fn drive(plan: Plan, sink: Option<Sink>, away: Arc<ReaderAway>) -> Result<
         grace: agent.options.cancel_grace,
     };
     let meter = Meter::new(limits.unwrap_or_else(|| agent.options.limits.clone()));
-    let first = agent.session.len();
+    agent.session.mark();
     let max_turns = max_turns.unwrap_or(agent.options.max_turns);
     let cx = Arc::new(RunCx { agent: Arc::clone(&agent), firing, clock, info, sink, away, abort, meter });
     let mut run = TurnLoop::new(Arc::clone(&cx), seam(durable.clone()), max_turns, output);
+    run.compact_first = compact;
     let mut result = run.run(prompt).await;
     if let (Some(durable), Ok(_)) = (&durable, &result)
         && let Err(error) = durable.finish().await
@@ -241,9 +258,12 @@ async fn drive(plan: Plan, sink: Option<Sink>, away: Arc<ReaderAway>) -> Result<
         result = Err(RunErrorKind::Durable(error));
     }
     let mut stats = std::mem::take(&mut run.stats);
+    if agent.session.is_kept() {
+        result = Box::pin(run.save_end(result, &stats)).await;
+    }
     stats.elapsed = started.elapsed();
     tell_end(&cx.firing, &stats, &result).await;
-    let turns = agent.session.since(first);
+    let turns = agent.session.added();
     match result {
         Ok(stop) => {
             let mut undelivered = agent.handle.queued(QueueKind::Steering);

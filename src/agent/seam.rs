@@ -110,7 +110,8 @@ fn done<T: DeserializeOwned>(record: StepRecord) -> Result<Done<T>, SeamError> {
     Ok(Done { out, at: Some(record.ended_at), replayed: record.replayed })
 }
 
-type Settled<T> = (usize, Result<Done<T>, SeamError>);
+/// The index of a step in its batch, and what it came to.
+pub(super) type Settled<T> = (usize, Result<Done<T>, SeamError>);
 
 /// Steps under way. Dropping it drops their bodies.
 pub(super) enum Batch<J: Job> {

@@ -2,6 +2,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::compaction::Trigger;
 use super::context::RunCx;
 use super::seam::Job;
 use crate::durable::{StepCx, StepError, StepKind};
@@ -16,8 +17,11 @@ pub(super) struct StartJob {
     pub(super) cx: Arc<RunCx>,
     pub(super) prompt: Vec<SessionContentBlock>,
     pub(super) session_turns: usize,
+    /// The version of the stored session.
+    pub(super) session_version: Option<u64>,
     /// What the model is told about its answer's form, where the wire cannot hold it to that.
     pub(super) instruction: Option<String>,
+    pub(super) compaction: Option<Trigger>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -26,10 +30,16 @@ pub(super) struct StartOut {
     pub(super) model: String,
     pub(super) prompt: Vec<SessionContentBlock>,
     pub(super) session_turns: usize,
+    /// The version of the stored session: a run that is taken up reads no further.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) session_version: Option<u64>,
     /// The system text, as hooks left it.
     pub(super) system: Option<Arc<str>>,
     /// The hook that failed, and why.
     pub(super) failed: Option<(String, String)>,
+    /// When the run compacts its conversation.
+    #[serde(default)]
+    pub(super) compaction: Option<Trigger>,
 }
 
 impl Job for StartJob {
@@ -41,7 +51,7 @@ impl Job for StartJob {
     }
 
     async fn run(self, _: StepCx) -> Result<StartOut, StepError> {
-        let Self { cx, prompt, session_turns, instruction } = self;
+        let Self { cx, prompt, session_turns, session_version, instruction, compaction } = self;
         let mut system = cx.agent.head.system.clone();
         let mut failed = None;
         if cx.firing.has::<SystemBefore>() {
@@ -57,6 +67,15 @@ impl Job for StartJob {
             });
         }
         let model = cx.agent.head.model.clone();
-        Ok(StartOut { loop_version: LOOP_VERSION, model, prompt, session_turns, system, failed })
+        Ok(StartOut {
+            loop_version: LOOP_VERSION,
+            model,
+            prompt,
+            session_turns,
+            session_version,
+            system,
+            failed,
+            compaction,
+        })
     }
 }

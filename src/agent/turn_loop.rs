@@ -5,10 +5,11 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use super::batch::{BatchOut, Channels};
+use super::compaction::Compacting;
 use super::context::RunCx;
 use super::event::AgentEvent;
 use super::input_step::{BoundaryJob, BoundaryOut, prompt_blocks};
-use super::model_step::{Continuation, ModelEnd, ModelJob, ModelOut};
+use super::model_step::{Continuation, ModelEnd, ModelOut};
 use super::outcome::{Denial, RunErrorKind, StopCause};
 use super::seam::{Done, Seam, SeamError};
 use super::structured::Output;
@@ -16,7 +17,7 @@ use crate::control::{Halt, QueueKind, QueuedMessage};
 use crate::durable::DurableRun;
 use crate::hooks::{QueueUpdate, QueueUpdateCx, SteerInject, SteerInjectCx, TurnAfter, TurnAfterCx};
 use crate::provider::{HistoryTurn, ProviderError, RequestHead};
-use crate::session::child_id;
+use crate::session::{RunEntry, child_id};
 use crate::types::{
     AgentStats, Extra, PendingCall, Prompt, Role, SessionContentBlock, SessionTurn, Timestamp, TurnFinishReason,
     TurnOrigin, TurnUsage,
@@ -45,13 +46,20 @@ pub(super) struct TurnLoop {
     continued_length: bool,
     continued_empty: bool,
     /// A paused turn goes back as it is; no text may come between.
-    unresolved: bool,
+    pub(super) unresolved: bool,
+    pub(super) compacting: Option<Compacting>,
+    /// The host asks for a compaction before the first turn.
+    pub(super) compact_first: bool,
     pub(super) output: Option<Output>,
     /// Tries at structured output after the first.
     pub(super) repairs: u32,
     /// The answer as a value.
     pub(super) value: Option<Value>,
     pub(super) channels: Option<Channels>,
+    /// The entry of its beginning, once the session is kept and has it, or is to have it.
+    pub(super) started: Option<RunEntry>,
+    /// The time of the last step on record.
+    pub(super) at: Timestamp,
 }
 
 /// An id as it is stored. Not by way of `Display`, whose machinery costs more than the text.
@@ -96,10 +104,14 @@ impl TurnLoop {
             continued_length: false,
             continued_empty: false,
             unresolved: false,
+            compacting: None,
+            compact_first: false,
             output,
             repairs: 0,
             value: None,
             channels: None,
+            started: None,
+            at: Timestamp::default(),
         }
     }
 
@@ -150,6 +162,10 @@ impl TurnLoop {
             }
             if !self.unresolved {
                 self.deliver(QueueKind::Steering, std::mem::take(&mut boundary.input.steering), boundary.at).await?;
+                self.compact_when_due().await?;
+                if self.is_aborted() {
+                    return Ok(StopCause::Aborted);
+                }
             }
             let next = self.model_turn().await?;
             if self.is_aborted() {
@@ -232,6 +248,7 @@ impl TurnLoop {
         let done = self.step(job).await?;
         self.aborted |= done.out.aborted;
         let at = self.cx.time(done.at).await;
+        self.at = at;
         Ok(Boundary { at, input: done.out })
     }
 
@@ -256,9 +273,16 @@ impl TurnLoop {
                 turns.push((message.id, self.turn(self.uuid(), Role::User, origin, blocks, at)));
             }
         }
-        // No await from here to `delivered`: a message is either queued or in the session.
+        // No await from here to `delivered`: a message is either queued or in the session, which is the stored one where
+        // there is one.
         let turns: Vec<_> = turns.into_iter().map(|(id, turn)| (id, self.push(turn))).collect();
-        cx.agent.handle.delivered(kind, &ids);
+        if self.is_kept() && !turns.is_empty() {
+            let (handle, ids) = (cx.agent.handle.clone(), ids.clone());
+            cx.agent.session.once_saved(move || handle.delivered(kind, &ids));
+            self.save().await?;
+        } else {
+            cx.agent.handle.delivered(kind, &ids);
+        }
         for (id, turn) in &turns {
             if kind == QueueKind::Steering {
                 if cx.firing.has::<SteerInject>() {
@@ -279,19 +303,12 @@ impl TurnLoop {
         self.number += 1;
         let cx = Arc::clone(&self.cx);
         cx.emit(|| AgentEvent::TurnStart { number: self.number }).await;
+        // Nothing is sent that is not stored.
+        self.save().await?;
         let turn_id = self.uuid();
-        let job = ModelJob {
-            cx: Arc::clone(&cx),
-            number: self.number,
-            turn_id,
-            head: Arc::clone(&self.head),
-            history: cx.agent.session.history(),
-            body_cache: cx.agent.session.body_cache(),
-        };
-        let done = self.step(job).await?;
-        let at = cx.time(done.at).await;
-        let mut out = done.out;
-        self.record_visions(turn_id, std::mem::take(&mut out.visions));
+        let (mut out, at) = self.ask(turn_id).await?;
+        self.at = at;
+        self.record_visions(turn_id, std::mem::take(&mut out.visions), at);
         let usage = self.record_usage(turn_id, &mut out).await;
         let failure = match std::mem::replace(&mut out.end, ModelEnd::Complete) {
             ModelEnd::Complete => None,
@@ -310,6 +327,7 @@ impl TurnLoop {
         let resume = out.resume;
         let visible = out.visible_tools.take();
         let turn = self.store(turn_id, out, usage.clone(), cut, at);
+        self.save().await?;
         let mut batch = BatchOut::default();
         if let Some(turn) = &turn {
             self.text = turn.text();

@@ -1,17 +1,15 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use futures::StreamExt as _;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::assemble::Assembler;
 use super::context::RunCx;
 use super::derived::Derived;
 use super::options::Fallback;
-use crate::provider::{
-    History, HistoryTurn, ModelRequest, ProviderError, ProviderErrorKind, RequestContext, RequestHead, UsageSnapshot,
-};
+use super::side_request::ask_aside;
+use crate::provider::{History, HistoryTurn, ModelRequest, ProviderError, RequestHead, UsageSnapshot};
+use crate::session::VisionEntry;
 use crate::types::{
     Media, MediaSource, NanoUsd, Role, SessionContentBlock, SessionTurn, ToolResultBody, ToolResultContent, TurnOrigin,
 };
@@ -43,6 +41,13 @@ pub(crate) struct StandIns {
 impl StandIns {
     pub(super) fn learn(&mut self, description: &Description) {
         self.described.entry(description.image).or_insert_with(|| description.text.as_str().into());
+    }
+
+    /// Takes over a description that the session has.
+    pub(super) fn restore(&mut self, vision: &VisionEntry) {
+        if let Ok(image) = Uuid::parse_str(&vision.digest) {
+            self.described.entry(image).or_insert_with(|| vision.text.as_str().into());
+        }
     }
 
     /// Images of the conversation that nobody has described yet, each once.
@@ -138,49 +143,14 @@ pub(super) async fn describe(
     let content = vec![SessionContentBlock::Image(media), SessionContentBlock::text(ASK)];
     let history = History::from_iter([SessionTurn::new("image", Role::User, TurnOrigin::Prompt, content)]);
     let head = RequestHead { model: fallback.model.clone(), ..RequestHead::default() };
-    let request = Arc::new(ModelRequest::new(head, history));
-    let mut attempt = 1;
-    loop {
-        let mut assembler = Assembler::new();
-        let answer = async {
-            let request_cx = RequestContext { attempt, ..RequestContext::default() };
-            let mut events = fallback.provider.stream(Arc::clone(&request), &request_cx).await?;
-            while let Some(event) = events.next().await {
-                let _ = assembler.apply(&event?);
-                if assembler.finish.is_some() {
-                    return Ok(());
-                }
-            }
-            let text = "the description of an image was cut off";
-            Err(ProviderError::new(ProviderErrorKind::TruncatedStream, fallback.provider.id(), text))
-        };
-        let error = match cx.abort.run_until_cancelled(answer).await {
-            Some(Ok(())) => {
-                let usage = assembler.usage.unwrap_or_default();
-                let prices = &cx.agent.options.prices;
-                let cost = assembler.usage.and_then(|usage| {
-                    prices.cost(fallback.provider.id(), assembler.model_id.as_deref(), &fallback.model, &usage)
-                });
-                return Ok(Description {
-                    image,
-                    text: assembler.text().trim().to_owned(),
-                    usage,
-                    cost,
-                    provider: fallback.provider.id().to_owned(),
-                    requested_model: fallback.model.clone(),
-                    model_id: assembler.model_id,
-                });
-            }
-            Some(Err(error)) => error,
-            None => {
-                let text = "the run was aborted";
-                return Err(ProviderError::new(ProviderErrorKind::Aborted, fallback.provider.id(), text));
-            }
-        };
-        let Some(delay) = cx.agent.options.retry.delay(attempt, &error, false) else { return Err(error) };
-        if cx.abort.run_until_cancelled(tokio::time::sleep(delay)).await.is_none() {
-            return Err(error);
-        }
-        attempt += 1;
-    }
+    let answer = ask_aside(cx, fallback, ModelRequest::new(head, history)).await;
+    Ok(Description {
+        image,
+        text: answer.result?.trim().to_owned(),
+        usage: UsageSnapshot::new(answer.tokens),
+        cost: answer.cost,
+        provider: fallback.provider.id().to_owned(),
+        requested_model: fallback.model.clone(),
+        model_id: answer.model_id,
+    })
 }

@@ -12,6 +12,7 @@ mod anthropic;
 )]
 mod arguments;
 mod capabilities;
+mod context_window;
 #[cfg(feature = "http")]
 #[cfg_attr(
     not(all(feature = "anthropic", feature = "openai", feature = "gemini")),
@@ -148,6 +149,12 @@ pub trait Provider: Send + Sync {
         Capabilities::TEXT
     }
 
+    /// The most tokens that a conversation with a model may have. Default: what a built-in table knows of the model, by
+    /// the provider's id; `None` where it knows nothing.
+    fn context_window(&self, model: &str) -> Option<u64> {
+        context_window::context_window(self.id(), model)
+    }
+
     /// Sends the request.
     ///
     /// # Errors
@@ -178,6 +185,10 @@ impl<P: Provider + ?Sized> Provider for Arc<P> {
 
     fn capabilities(&self, model: &str) -> Capabilities {
         (**self).capabilities(model)
+    }
+
+    fn context_window(&self, model: &str) -> Option<u64> {
+        (**self).context_window(model)
     }
 
     async fn stream(&self, request: Arc<ModelRequest>, cx: &RequestContext) -> Result<ProviderStream, ProviderError> {

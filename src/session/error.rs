@@ -1,3 +1,4 @@
+use super::BlobError;
 use crate::storage::StorageError;
 
 /// What a session store fails with. Whatever it is, the stored session is as it was before.
@@ -22,6 +23,15 @@ pub enum SessionError {
         /// The entry's id.
         entry: String,
     },
+    /// The session is stored already, and does not begin with the history that the agent was built with.
+    #[error("session `{session}` is stored already, and does not begin with the history given")]
+    Begun {
+        /// The session.
+        session: String,
+    },
+    /// Large media could not be kept, or not be loaded.
+    #[error(transparent)]
+    Blob(#[from] BlobError),
     /// The store behind it failed: damaged, newer, busy, refused by the system.
     #[error(transparent)]
     Storage(#[from] StorageError),

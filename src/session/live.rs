@@ -1,14 +1,19 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use super::{Flushed, Keeper, SessionEntry, SessionError, SummaryEntry};
 use crate::provider::{BodyCache, History, HistoryTurn};
-use crate::types::ToolResultBlock;
+use crate::types::{Role, ToolResultBlock};
 
-/// The conversation that the runs of an agent share, in memory.
+/// The conversation that the runs of an agent share: in memory, and in a store where there is one.
+///
+/// What is pushed is there at once, and waits to be stored; [`flush`](Self::flush) stores it. Nobody may act on it
+/// before that. Where an append fails, what it would have stored is given up when the next run opens the session.
 #[derive(Debug)]
 pub(crate) struct LiveSession {
     id: String,
     state: Mutex<State>,
     body_cache: Arc<BodyCache>,
+    pub(super) keeper: Option<Keeper>,
 }
 
 #[derive(Debug, Default)]
@@ -16,15 +21,25 @@ struct State {
     history: History,
     /// Results that are final, of calls whose turn is the last one.
     open: Vec<Arc<ToolResultBlock>>,
+    /// Where the turns of this run begin.
+    first: usize,
+    /// Turns of this run that are not in the history any more.
+    earlier: Vec<Arc<HistoryTurn>>,
 }
 
 impl LiveSession {
-    pub(crate) fn new(id: String, history: History) -> Self {
-        Self { id, state: Mutex::new(State { history, open: Vec::new() }), body_cache: Arc::default() }
+    pub(crate) fn new(id: String, history: History, keeper: Option<Keeper>) -> Self {
+        let state = State { history, ..State::default() };
+        Self { id, state: Mutex::new(state), body_cache: Arc::default(), keeper }
     }
 
     pub(crate) fn id(&self) -> &str {
         &self.id
+    }
+
+    /// Whether there is a store. Without one nothing need be queued.
+    pub(crate) const fn is_kept(&self) -> bool {
+        self.keeper.is_some()
     }
 
     /// The conversation so far. The handle shares the turns; drop it before the next push, which would copy the list.
@@ -36,9 +51,19 @@ impl LiveSession {
         self.lock().history.len()
     }
 
-    /// The turns from `index` on.
-    pub(crate) fn since(&self, index: usize) -> Vec<Arc<HistoryTurn>> {
-        self.lock().history.turns().get(index..).unwrap_or_default().to_vec()
+    /// The turns from here on are those of a run.
+    pub(crate) fn mark(&self) {
+        let mut state = self.lock();
+        state.first = state.history.len();
+        state.earlier.clear();
+    }
+
+    /// The turns since the mark.
+    pub(crate) fn added(&self) -> Vec<Arc<HistoryTurn>> {
+        let mut state = self.lock();
+        let mut added = std::mem::take(&mut state.earlier);
+        added.extend_from_slice(state.history.turns().get(state.first..).unwrap_or_default());
+        added
     }
 
     pub(crate) fn body_cache(&self) -> Arc<BodyCache> {
@@ -47,6 +72,14 @@ impl LiveSession {
 
     /// Appends a turn; results kept for the turn before are settled by it.
     pub(crate) fn push(&self, turn: Arc<HistoryTurn>) {
+        if let Some(keeper) = &self.keeper {
+            keeper.queue(SessionEntry::Turn(Arc::clone(&turn)));
+        }
+        self.push_results(turn);
+    }
+
+    /// Appends a turn that is no entry of its own: what the results in the store come to.
+    pub(crate) fn push_results(&self, turn: Arc<HistoryTurn>) {
         let mut state = self.lock();
         state.open.clear();
         state.history.push(turn);
@@ -60,6 +93,71 @@ impl LiveSession {
     /// Takes the kept results out.
     pub(crate) fn take_results(&self) -> Vec<Arc<ToolResultBlock>> {
         std::mem::take(&mut self.lock().open)
+    }
+
+    /// Has an entry stored by the next flush that says more than the history does, or something else.
+    pub(crate) fn queue(&self, entry: SessionEntry) {
+        if let Some(keeper) = &self.keeper {
+            keeper.queue(entry);
+        }
+    }
+
+    /// Has something done as soon as all that is queued is stored, whoever is left to wait for it.
+    pub(crate) fn once_saved(&self, then: impl FnOnce() + Send + 'static) {
+        match &self.keeper {
+            Some(keeper) => keeper.then(then),
+            None => then(),
+        }
+    }
+
+    /// Takes an entry back when nothing else is queued.
+    pub(crate) fn withdraw(&self, id: &str) -> bool {
+        self.keeper.as_ref().is_some_and(|keeper| keeper.withdraw(id))
+    }
+
+    /// Whether nothing is queued.
+    pub(crate) fn is_saved(&self) -> bool {
+        self.keeper.as_ref().is_none_or(Keeper::is_idle)
+    }
+
+    /// Stores what is queued, in one append. Once `patience` has ended nobody waits for it any more: it comes to its end
+    /// by itself, and the next run waits for that. Dropping the future does the same.
+    pub(crate) async fn flush(&self, patience: impl Future<Output = ()>) -> Result<Flushed, SessionError> {
+        match &self.keeper {
+            Some(keeper) => keeper.flush(patience).await,
+            None => Ok(Flushed::Nothing),
+        }
+    }
+
+    /// Puts a summary in the place of the turns before `from`. The turns of this run are still its turns.
+    pub(crate) fn summarize(&self, summary: Arc<HistoryTurn>, from: usize) {
+        let mut state = self.lock();
+        let (old, kept) = state.history.turns().split_at(from.min(state.history.len()));
+        let Some(through) = old.last().map(|turn| turn.id.clone()) else { return };
+        let mut turns = Vec::with_capacity(kept.len().saturating_add(1));
+        turns.push(Arc::clone(&summary));
+        turns.extend_from_slice(kept);
+        let added = state.history.turns().get(state.first..).unwrap_or_default().to_vec();
+        state.earlier.extend(added);
+        state.earlier.push(Arc::clone(&summary));
+        state.first = turns.len();
+        state.history = History::from_turns(turns);
+        drop(state);
+        self.queue(SessionEntry::Summary(SummaryEntry::new(through, summary)));
+    }
+
+    /// Takes over what a store has.
+    pub(super) fn restore(&self, history: History, open: Vec<Arc<ToolResultBlock>>) {
+        let mut state = self.lock();
+        state.history = history;
+        state.open = open;
+    }
+
+    /// Whether calls of the last turn have no result yet.
+    pub(crate) fn is_open(&self) -> bool {
+        let state = self.lock();
+        let calls = |turn: &Arc<HistoryTurn>| turn.role == Role::Assistant && turn.tool_calls().next().is_some();
+        state.history.last().is_some_and(calls)
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

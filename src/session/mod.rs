@@ -13,6 +13,22 @@
 //!
 //! Large media belongs in a [`BlobStore`]: [`offload_media`] leaves a reference in the session.
 //!
+//! # What an agent stores, and when
+//!
+//! With [`AgentBuilder::session_store`](crate::AgentBuilder::session_store) the loop appends by itself; nothing is acted
+//! upon before it is stored, and what is due at the same moment is one append:
+//!
+//! | when | entries |
+//! |---|---|
+//! | a run begins | its beginning; what a repair made up; the prompt, with whatever else is due before the request |
+//! | the model's turn is complete, or cut | descriptions of images, the turn; no call starts before |
+//! | results are final | each result, in the order in which they are; no `tool:after` before |
+//! | text is added: steering, follow-ups, nudges, `Please continue.` | the turn; a message leaves its queue then |
+//! | a run ends, by an abort or an error too | its end, with stop cause and usage; what an abort left |
+//!
+//! `session:saved` fires after each append. A run that is dropped, or whose store or engine fails, has no end; the next
+//! run goes on from what is stored. An append is a task of its own that is never cut short, one at a time.
+//!
 //! Nothing here knows a wire or the loop.
 
 mod append;
@@ -22,8 +38,10 @@ mod entry;
 mod error;
 mod fold;
 mod jsonl;
+mod keeper;
 mod live;
 mod memory;
+mod opening;
 mod repair;
 mod run;
 #[cfg(feature = "sqlite")]
@@ -46,5 +64,7 @@ pub use sqlite::SqliteSessionStore;
 pub use store::{SessionStore, StoredSession};
 pub use value::{ForkError, Session};
 
+pub(crate) use keeper::{Blobs, Flushed, Keeper};
 pub(crate) use live::LiveSession;
+pub(crate) use opening::{Opened, Waiting};
 pub(crate) use repair::{child_id, repair};

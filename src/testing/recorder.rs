@@ -2,9 +2,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::agent::Agent;
 use crate::hooks::{
-    AgentAbort, AgentDone, AgentStart, AttemptFailed, AttemptStart, HookError, QueueUpdate, SessionRepaired,
-    SteerInject, StreamEnd, StreamReset, SystemBefore, ToolAfter, ToolBefore, ToolBudgetExceeded, ToolError, ToolGate,
-    ToolStateCommitFailed, ToolStateLoadFailed, ToolTransform, ToolUpdate, TurnAfter, TurnBefore, TurnUsageHook,
+    AgentAbort, AgentDone, AgentStart, AttemptFailed, AttemptStart, CompactionFailed, HistoryReplaced, HookError,
+    QueueUpdate, SessionRepaired, SessionSaved, SteerInject, StreamEnd, StreamReset, SystemBefore, ToolAfter,
+    ToolBefore, ToolBudgetExceeded, ToolError, ToolGate, ToolStateCommitFailed, ToolStateLoadFailed, ToolTransform,
+    ToolUpdate, TurnAfter, TurnBefore, TurnUsageHook,
 };
 use crate::hooks::{Hook, Hooks, SyncHandler};
 
@@ -72,6 +73,9 @@ impl EventRecorder {
             AttemptStart |cx| cx.attempt().to_string();
             AttemptFailed |cx| format!("{} {}", cx.attempt(), cx.error().kind);
             SessionRepaired |cx| cx.answered().join(",");
+            HistoryReplaced |cx| cx.reason().as_str().to_owned();
+            CompactionFailed |cx| format!("{} {}", cx.reason().as_str(), cx.error());
+            SessionSaved |cx| cx.version().to_string();
             HookError |cx| cx.hook().to_owned();
         }
     }

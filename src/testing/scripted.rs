@@ -10,12 +10,13 @@ use crate::provider::{
     Capabilities, History, ModelRequest, Provider, ProviderError, ProviderErrorKind, ProviderStream, RequestContext,
     RequestHead, Resume, StreamEvent, UsageSnapshot,
 };
-use crate::types::{SessionTurn, SignatureProducer, TokenUsage, TurnFinishReason, validate_transcript};
+use crate::types::{SessionTurn, SignatureProducer, TokenUsage, TurnFinishReason, TurnOrigin, validate_transcript};
 
 /// A provider that says what a script says, without a network.
 ///
 /// Every request is checked: its conversation must pair every call with its result, and must begin with all of the
-/// request before it. A broken one gets an `invalid` error that names the rule, as an API would give.
+/// last request that began with the same turn; only one that begins with a summary may begin anew. A broken one gets
+/// an `invalid` error that names the rule, as an API would give.
 ///
 /// ```
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -261,6 +262,16 @@ impl Reply {
     }
 }
 
+/// Whether two turns are the same to an API. Which calls are pending is nothing that it is told: a turn that was loaded
+/// says which still are.
+fn same_turn(a: &SessionTurn, b: &SessionTurn) -> bool {
+    a == b
+        || a.pending != b.pending && {
+            let settled = |turn: &SessionTurn| SessionTurn { pending: Vec::new(), ..turn.clone() };
+            settled(a) == settled(b)
+        }
+}
+
 impl ScriptedProvider {
     /// A provider that gives these answers in turn, then an `invalid` error that says the script has ended.
     pub fn new(replies: impl IntoIterator<Item = Reply>) -> Self {
@@ -373,8 +384,17 @@ impl ScriptedProvider {
             return Ok(());
         }
         let state = self.lock();
-        let Some(before) = state.requests.last() else { return Ok(()) };
-        let kept = before.turns.iter().zip(history.iter()).take_while(|(a, b)| a == b).count();
+        let starts_as = |turns: &[SessionTurn]| match (turns.first(), history.iter().next()) {
+            (Some(before), Some(first)) => same_turn(before, first),
+            (before, first) => before.is_none() && first.is_none(),
+        };
+        let starts_anew = history.iter().next().is_some_and(|first| first.origin == TurnOrigin::Summary);
+        // One that asks for a summary stands beside the conversation.
+        let beside = |turns: &[SessionTurn]| matches!(turns, [only] if only.origin == TurnOrigin::Summary);
+        let requests = || state.requests.iter().rev();
+        let last = requests().find(|request| !beside(&request.turns)).filter(|_| !starts_anew);
+        let Some(before) = requests().find(|request| starts_as(&request.turns)).or(last) else { return Ok(()) };
+        let kept = before.turns.iter().zip(history.iter()).take_while(|(a, b)| same_turn(a, b)).count();
         if kept < before.turns.len() {
             return Err(self.refuse(format!("turn {kept} differs from the one sent before")));
         }

@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use async_trait::async_trait;
 
 use super::{ToolStateCommit, ToolStateSnapshot};
@@ -50,4 +52,15 @@ pub trait ToolStateStore: Send + Sync {
     /// # Errors
     /// Whatever kept the store from applying them; then none of them was.
     async fn commit(&self, commit: &ToolStateCommit) -> Result<(), StoreError>;
+}
+
+#[async_trait]
+impl<S: ToolStateStore + ?Sized> ToolStateStore for Arc<S> {
+    async fn load(&self, scope: &str) -> Result<ToolStateSnapshot, StoreError> {
+        (**self).load(scope).await
+    }
+
+    async fn commit(&self, commit: &ToolStateCommit) -> Result<(), StoreError> {
+        (**self).commit(commit).await
+    }
 }

@@ -8,9 +8,10 @@ use std::sync::{Arc, Mutex};
 use serde_json::{Value, json};
 use zidane::durable::{DurableError, DurableRuntime, StepKind, StepRecord};
 use zidane::hooks::ToolGate;
+use zidane::session::{MemorySessionStore, SessionStore};
 use zidane::testing::{EventRecorder, Reply, ScriptedProvider, StepJournal, VirtualClock, validate_transcript};
 use zidane::tool::{Tool, ToolContext, ToolError, ToolOutput, ToolSpec};
-use zidane::types::{SessionTurn, fold_totals};
+use zidane::types::{AgentStats, SessionTurn, fold_totals};
 use zidane::{Agent, AgentBuilder, Run, RunError, RunErrorKind, RunOutcome};
 
 /// A run to be told in several ways.
@@ -45,6 +46,13 @@ impl Told {
         match &self.result {
             Ok(outcome) => panic!("the run did not fail: {:?}", outcome.stop),
             Err(error) => error,
+        }
+    }
+
+    pub fn stats(&self) -> &AgentStats {
+        match &self.result {
+            Ok(outcome) => &outcome.stats,
+            Err(error) => &error.stats,
         }
     }
 
@@ -126,7 +134,7 @@ impl Scenario {
         self
     }
 
-    async fn once(&self, journal: Option<StepJournal>, skip: usize) -> Told {
+    async fn once(&self, journal: Option<StepJournal>, skip: usize, store: Option<&Arc<MemorySessionStore>>) -> Told {
         let model = (self.model)(ScriptedProvider::new(self.replies.clone()));
         model.skip(skip);
         let mut builder = Agent::builder()
@@ -138,6 +146,9 @@ impl Scenario {
             .cancel_grace(std::time::Duration::from_millis(50));
         if let Some(journal) = journal {
             builder = builder.durable(Arc::new(journal) as Arc<dyn DurableRuntime>);
+        }
+        if let Some(store) = store {
+            builder = builder.session_store(Arc::clone(store));
         }
         let agent = (self.build)(builder).build().unwrap();
         let recorder = EventRecorder::attach(&agent);
@@ -154,24 +165,49 @@ impl Scenario {
     /// Tells it as it is. Whatever came of it, the history must pair every call, the totals must add up, and the run
     /// must be told done once.
     pub async fn tell(&self) -> Told {
-        let told = self.once(None, 0).await;
+        let told = self.once(None, 0, None).await;
         check(&told);
         told
+    }
+
+    /// Tells it with a session store, which must change nothing, and have all of it.
+    async fn tell_kept(&self, direct: &Told) {
+        let store = Arc::new(MemorySessionStore::new());
+        let kept = self.once(None, 0, Some(&store)).await;
+        check(&kept);
+        assert_eq!(kept.transcript(), direct.transcript(), "keeping the session changed the run");
+        assert_eq!(meaning(&kept.result), meaning(&direct.result));
+        let Some(session) = kept.agent.session().await.unwrap() else { return assert!(kept.result.is_err()) };
+        assert!(session.notes.is_empty(), "{:?}", session.notes);
+        let stored: Vec<_> = session.history().iter().map(line).collect();
+        assert_eq!(stored, kept.transcript());
+        let run = session.runs.last().unwrap();
+        let end = run.end.as_ref().unwrap();
+        match &kept.result {
+            Ok(outcome) => assert_eq!(end.stop, outcome.stop.as_str()),
+            Err(error) => assert_eq!(end.error.as_ref().unwrap(), &error.to_string()),
+        }
+        assert_eq!(end.stats.as_ref().unwrap().totals(), kept.stats().totals());
     }
 
     /// Tells it as it is, through a journal, and from every prefix of that journal: the same must come of it, and what
     /// is on record must not be done again.
     pub async fn tell_all(&self) -> Told {
         let direct = self.tell().await;
+        self.tell_kept(&direct).await;
         let journal = StepJournal::new();
-        let whole = self.once(Some(journal.clone()), 0).await;
+        let store = Arc::new(MemorySessionStore::new());
+        let whole = self.once(Some(journal.clone()), 0, Some(&store)).await;
+        let entries = entries(&store).await;
         check(&whole);
         assert_eq!(whole.transcript(), direct.transcript(), "recording changed the run");
         assert_eq!(meaning(&whole.result), meaning(&direct.result));
         let records = journal.records("run");
         let of = |record: &String| serde_json::from_str::<StepRecord>(record).unwrap();
         for kept in 0..=records.len() {
-            let stopped = self.once(Some(StepJournal::new().stop_at(kept)), 0).await;
+            let store = Arc::new(MemorySessionStore::new());
+            let store = (kept % 2 == 0).then_some(&store);
+            let stopped = self.once(Some(StepJournal::new().stop_at(kept)), 0, store).await;
             if kept < records.len() {
                 match &stopped.error().kind {
                     RunErrorKind::Durable(DurableError::Interrupted { .. }) => {}
@@ -185,8 +221,16 @@ impl Scenario {
                 .filter(|record| record.key.kind == StepKind::Model)
                 .map(|record| record.outcome.unwrap()["attempts"].as_u64().unwrap())
                 .sum();
-            let resumed = self.once(Some(journal.prefix(kept)), usize::try_from(asked).unwrap()).await;
+            let resumed = self.once(Some(journal.prefix(kept)), usize::try_from(asked).unwrap(), store).await;
             check(&resumed);
+            if let Some(store) = store {
+                assert_eq!(
+                    self::entries(store).await,
+                    entries,
+                    "stored, taken up after {kept} of {} steps",
+                    records.len()
+                );
+            }
             assert_eq!(resumed.stored(), whole.stored(), "taken up after {kept} of {} steps", records.len());
             assert_eq!(meaning(&resumed.result), meaning(&whole.result));
             assert_eq!(
@@ -205,6 +249,12 @@ impl Scenario {
     }
 }
 
+/// What a store has, as it is stored.
+async fn entries(store: &MemorySessionStore) -> Vec<Value> {
+    let stored = store.load("session").await.unwrap().unwrap_or_default();
+    stored.entries.iter().map(|entry| serde_json::to_value(entry).unwrap()).collect()
+}
+
 fn meaning(result: &Result<RunOutcome, RunError>) -> Value {
     match result {
         Ok(outcome) => json!([outcome.stop.as_str(), outcome.text, outcome.stats.totals().input, outcome.stats.turns]),
@@ -220,10 +270,7 @@ fn validate_after_stop(told: &Told) {
 fn check(told: &Told) {
     let history = told.agent.history();
     validate_transcript(history.iter()).unwrap_or_else(|error| panic!("{error}: {:#?}", told.transcript()));
-    let stats = match &told.result {
-        Ok(outcome) => &outcome.stats,
-        Err(error) => &*error.stats,
-    };
+    let stats = told.stats();
     assert_eq!(stats.totals(), fold_totals(stats));
     assert_eq!(told.events.iter().filter(|event| event.starts_with("agent:done")).count(), 1, "{:?}", told.events);
     assert!(!told.agent.is_running());

@@ -48,6 +48,8 @@ pub(crate) struct Answer {
 pub(crate) enum Step {
     Say(Answer),
     Fail(u16),
+    /// The vendor refuses the conversation for its length.
+    TooLong,
 }
 
 impl End {
@@ -124,10 +126,28 @@ impl End {
         SseServer::with_handler(move |request| match steps.lock().unwrap().pop_front() {
             Some(Step::Say(answer)) => self.reply(request, &answer),
             Some(Step::Fail(status)) => HttpReply::json(status, r#"{"error":{"message":"busy"}}"#),
+            Some(Step::TooLong) => HttpReply::json(400, self.too_long()),
             None => HttpReply::json(400, r#"{"error":{"message":"nothing is scripted"}}"#),
         })
         .await
         .unwrap()
+    }
+
+    fn too_long(self) -> String {
+        let error = match self.wire {
+            Wire::Anthropic => {
+                let error = json!({"type": "invalid_request_error",
+                    "message": "prompt is too long: 210000 tokens > 200000 maximum"});
+                return json!({"type": "error", "error": error}).to_string();
+            }
+            Wire::Chat | Wire::Router => json!({"type": "invalid_request_error", "code": "context_length_exceeded",
+                "message": "This model's maximum context length is 128000 tokens."}),
+            Wire::Responses => json!({"type": "invalid_request_error", "code": "context_length_exceeded",
+                "message": "Your input exceeds the context window of this model."}),
+            Wire::Gemini => json!({"code": 400, "status": "INVALID_ARGUMENT",
+                "message": "The input token count (1200000) exceeds the maximum number of tokens allowed (1048576)."}),
+        };
+        json!({ "error": error }).to_string()
     }
 
     /// An opaque state that names who made it.

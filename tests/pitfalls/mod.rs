@@ -14,6 +14,7 @@ pub mod outcome;
 pub mod scenario;
 pub mod schema;
 pub mod secrets;
+pub mod session;
 pub mod stream;
 pub mod text;
 pub mod usage;
@@ -54,10 +55,10 @@ fn judge_once(case: &Case) -> Findings {
         "scenario" => scenario::judge,
         "text" => text::judge,
         "compile" => compile::judge,
+        "session" => session::judge,
         other => {
             findings.need(match other {
                 "mcp" => "the MCP client".to_owned(),
-                "session" => "sessions on disk".to_owned(),
                 "fs" => "the built-in tools".to_owned(),
                 _ => format!("an adapter for form `{other}`"),
             });

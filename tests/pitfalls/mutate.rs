@@ -54,8 +54,9 @@ fn find(value: &Value, place: String, expected: bool, places: &mut Vec<String>) 
 }
 
 fn is_expected(key: &str) -> bool {
-    const EXPECTED: [&str; 12] = [
+    const EXPECTED: [&str; 13] = [
         "expect",
+        "expect_cost",
         "request_expect",
         "class",
         "retried",
@@ -71,10 +72,11 @@ fn is_expected(key: &str) -> bool {
     EXPECTED.contains(&key)
 }
 
-/// Something else of the same kind. An upper bound becomes one that nothing keeps to.
+/// Something else of the same kind. A lower bound becomes one that nothing comes to, an upper bound becomes one that nothing keeps to.
 fn other(key: &str, value: &Value) -> Value {
     let is_bound = key.ends_with("_ms") && key != "delay_ms" || key.ends_with("_at_most");
     match value {
+        Value::Number(_) if key.ends_with("_at_least") => json!(1_000_000),
         Value::Number(_) if is_bound => json!(0),
         Value::Number(number) => json!(number.as_i64().unwrap_or(0) + 1),
         Value::String(text) => json!(format!("{text}~")),

@@ -9,9 +9,11 @@ use zidane::provider::{
     History, HttpOptions, ModelRequest, Provider, ProviderError, ProviderErrorKind, RequestContext, RequestHead,
     ToolDefinition,
 };
-use zidane::testing::{HttpReply, SseServer};
+use zidane::session::{BlobStore as _, MemoryBlobStore};
+use zidane::testing::{HttpReply, Reply, ScriptedProvider, SseServer};
 use zidane::tool::{CompiledTool, tool_fn_value};
-use zidane::types::{Media, Role, SessionContentBlock, SessionTurn, TurnOrigin};
+use zidane::types::{Media, Role, SessionContentBlock, SessionTurn, TurnOrigin, tool_result_to_text};
+use zidane::{Agent, agent::OutputSpill};
 
 use super::fields::Fields;
 use super::findings::Findings;
@@ -24,7 +26,7 @@ pub fn judge(case: &mut Fields<'_>, findings: &mut Findings) {
         "wire_tool_names" => runtime.block_on(tool_names(case, findings)),
         "wire_call_ids" => runtime.block_on(call_ids(case, findings)),
         "sniff_media" => runtime.block_on(media(case, findings)),
-        "truncate_utf8_prefix" => left(case, "spilling large tool output", findings),
+        "truncate_utf8_prefix" => runtime.block_on(spill(case, findings)),
         "decision_json" => left(case, "decisions", findings),
         other => findings.need(format!("an adapter for op `{other}`")),
     }
@@ -34,6 +36,54 @@ pub fn judge(case: &mut Fields<'_>, findings: &mut Findings) {
 fn left(case: &mut Fields<'_>, what: &str, findings: &mut Findings) {
     findings.need(what);
     case.skip();
+}
+
+/// Cutting long tool output keeps a beginning and an end. Twice the limit is cut, so that each may have the limit.
+async fn spill(case: &mut Fields<'_>, findings: &mut Findings) {
+    const PAD: char = '\n';
+    let input = case.text("input").unwrap_or_default();
+    for (number, sample) in case.list("samples").iter().enumerate() {
+        let mut sample = Fields::new("samples", sample);
+        let limit = usize::try_from(sample.number("limit").unwrap_or_default()).unwrap();
+        let expected = sample.text("kept").unwrap_or_default();
+        findings.at(format!("sample {}", number + 1));
+        // Padded, so that there is always something to cut.
+        let pad = PAD.to_string().repeat(2 * limit + 1);
+        let (whole, backward) = (format!("{input}{pad}"), format!("{pad}{input}"));
+        let (cut, key) = spilled(&whole, 2 * limit).await;
+        let head = cut.split_once("[").map_or("", |(head, _)| head);
+        findings.equal("kept at the beginning", expected, head.trim_end_matches(PAD));
+        findings.ensure(key == whole, || "what is kept as a blob is not the whole".to_owned());
+        // The same from the end, where as much as fits need not be the same.
+        let (cut, _) = spilled(&backward, 2 * limit).await;
+        let tail = cut.rsplit_once("]").map_or("", |(_, tail)| tail).trim_start_matches(PAD);
+        findings.ensure(input.ends_with(tail) && tail.len() <= limit, || format!("{tail:?} is kept of the end"));
+        sample.finish(findings);
+    }
+    findings.at("");
+}
+
+/// A tool result as the model reads it once it is cut to so many bytes, and what is kept beside.
+async fn spilled(output: &str, max_bytes: usize) -> (String, String) {
+    let blobs = std::sync::Arc::new(MemoryBlobStore::new());
+    let output = output.to_owned();
+    let tool = tool_fn_value("dump", "A tool", Value::Bool(true), move |_, _| {
+        let output = output.clone();
+        async move { Ok(output) }
+    });
+    let model = ScriptedProvider::new([Reply::call("dump", serde_json::json!({})), Reply::text("Done")]);
+    let spill = OutputSpill::new(max_bytes, std::sync::Arc::clone(&blobs));
+    let agent = Agent::builder().provider(model).model(MODEL).tool(tool).output_spill(spill).build().unwrap();
+    agent.run("Go").await.unwrap();
+    let history = agent.history();
+    let result = history.iter().find_map(|turn| turn.tool_results().next()).unwrap();
+    let read = tool_result_to_text(&result.output).into_owned();
+    let key = read.rsplit_once("kept as ref ").and_then(|(_, rest)| rest.split_once(']')).map(|(key, _)| key);
+    let kept = match key {
+        Some(key) => blobs.get(key, 1_000_000).await.unwrap().unwrap_or_default(),
+        None => Vec::new(),
+    };
+    (read, String::from_utf8(kept).unwrap_or_default())
 }
 
 fn prompt() -> SessionTurn {

@@ -3,7 +3,8 @@
 use bytes::Bytes;
 use futures::StreamExt as _;
 use serde_json::{Value, json};
-use zidane::provider::{RawResponse, StreamEvent, UsageSnapshot};
+use zidane::provider::{PriceBook, Rates, RawResponse, StreamEvent, UsageSnapshot};
+use zidane::types::{NanoUsd, TokenUsage};
 
 use super::fields::Fields;
 use super::findings::Findings;
@@ -23,9 +24,33 @@ pub fn judge(case: &mut Fields<'_>, findings: &mut Findings) {
         findings.at("");
         sample.finish(findings);
     }
-    if case.take("cost_sample").is_some() {
-        findings.need("the price book");
+    if let Some(mut sample) = case.object("cost_sample") {
+        cost(&mut sample, findings);
+        sample.finish(findings);
     }
+}
+
+/// What the price book makes of a usage.
+fn cost(sample: &mut Fields<'_>, findings: &mut Findings) {
+    let number = |value: Option<&Value>| value.and_then(Value::as_f64).unwrap_or_default();
+    let mut book = PriceBook::empty();
+    if let Some(mut prices) = sample.object("price_per_million") {
+        let mut price = |key| number(prices.take(key));
+        let rates = Rates::usd(price("input"), price("output")).cache_usd(price("cache_read"), price("cache_write"));
+        book = book.set("test", MODEL, rates);
+        prices.finish(findings);
+    }
+    let mut tokens = TokenUsage::default();
+    if let Some(mut usage) = sample.object("usage") {
+        let mut bucket = |key| usage.number(key).unwrap_or_default();
+        tokens.input = bucket("input_uncached");
+        tokens.cache_read = bucket("cache_read");
+        tokens.cache_write = bucket("cache_write");
+        tokens.output = bucket("output");
+        usage.finish(findings);
+    }
+    let expected = NanoUsd::from_usd(number(sample.take("expect_cost")));
+    findings.equal("cost", &Some(expected), &book.cost("test", None, MODEL, &UsageSnapshot::new(tokens)));
 }
 
 /// The usage of an answer that reports this object.

@@ -3,13 +3,16 @@
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
+use zidane::RunErrorKind;
 use zidane::session::{
     BlobError, BlobStore, DirectoryBlobStore, JsonlSessionStore, SessionEntry, SessionError, SessionStore,
 };
 use zidane::storage::StorageError;
+use zidane::testing::{Reply, ScriptedProvider};
 use zidane::tool_state::{JsonToolStateStore, ToolStateCommit, ToolStateOp, ToolStateStore};
 use zidane::types::{Role, SessionContentBlock, SessionTurn, TurnOrigin};
 
+use crate::agents::{agent, same};
 use crate::folder::Folder;
 
 const ROLE: &str = "ZIDANE_TEST_CHILD";
@@ -117,6 +120,14 @@ async fn without_the_right_to_write(folder: &Path) {
     assert!(matches!(answer, Err(BlobError::Storage(StorageError::Io { .. }))), "{answer:?}");
     #[cfg(feature = "sqlite")]
     assert!(zidane::sqlite::Database::open(folder.join("new.sqlite")).await.is_err());
+    // An agent says so before anything is sent, and goes on once it may write.
+    let model = ScriptedProvider::new([Reply::text("Fine.")]);
+    let agent = agent(&model, &std::sync::Arc::new(JsonlSessionStore::new(folder))).build().unwrap();
+    for _ in 0..2 {
+        let error = agent.run("Go").await.unwrap_err();
+        assert!(matches!(&error.kind, RunErrorKind::Session(error) if is_io(error)), "{error}");
+    }
+    assert!(model.requests().is_empty());
 }
 
 /// A limit on the size of files stands in for a disk that is full.
@@ -159,6 +170,7 @@ async fn without_space(folder: &Path) {
         // What fits still goes in.
         version = store.append("s", version, vec![turn(fits, "x")]).await.unwrap();
     }
+    an_agent_without_space(folder).await;
     let state = JsonToolStateStore::new(folder);
     let commit = |id: &str, value: &str| ToolStateCommit::new("s", id, "r", "c", vec![ToolStateOp::set("k", value)]);
     state.commit(&commit("1", "small")).await.unwrap();
@@ -171,6 +183,24 @@ async fn without_space(folder: &Path) {
     assert!(matches!(answer, Err(BlobError::Storage(StorageError::Io { .. }))), "{answer:?}");
     let key = blobs.put(vec![7; 100]).await.unwrap();
     assert_eq!(blobs.get(&key, 100).await.unwrap(), Some(vec![7; 100]));
+}
+
+/// Turns are lost, but only those that did not fit, and the agent goes on with what does.
+async fn an_agent_without_space(folder: &Path) {
+    let model = ScriptedProvider::new([]).allow_prefix_breaks();
+    let store = std::sync::Arc::new(JsonlSessionStore::new(folder.join("agent")));
+    let agent = agent(&model, &store).build().unwrap();
+    model.push(Reply::text("One."));
+    agent.run("Short").await.unwrap();
+    model.push(Reply::text("x".repeat(100_000)));
+    let error = agent.run("Long").await.unwrap_err();
+    assert!(matches!(&error.kind, RunErrorKind::Session(error) if is_io(error)), "{error}");
+    assert_eq!(error.turns.len(), 2, "what was said is told");
+    model.push(Reply::text("Two."));
+    agent.run("Short again").await.unwrap();
+    same(&agent).await;
+    let prompts: Vec<_> = agent.history().iter().map(SessionTurn::text).collect();
+    assert_eq!(prompts, ["Short", "One.", "Long", "Short again", "Two."]);
 }
 
 /// How many writers a process has, and how much each appends.

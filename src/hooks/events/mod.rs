@@ -1,6 +1,7 @@
 //! The events, by subject. This file lists them all; their contexts are in the files below.
 
 mod attempt;
+mod compaction;
 mod queue;
 mod run;
 mod session;
@@ -13,12 +14,13 @@ pub use attempt::{
     AttemptFailed, AttemptFailedCx, AttemptStart, AttemptStartCx, ProviderRequest, ProviderRequestCx, ProviderResponse,
     ProviderResponseCx,
 };
+pub use compaction::{CompactionFailed, CompactionFailedCx, CompactionReason, HistoryReplaced, HistoryReplacedCx};
 pub use queue::{QueueUpdate, QueueUpdateCx, SteerInject, SteerInjectCx};
 pub use run::{
     AgentAbort, AgentAbortCx, AgentDone, AgentDoneCx, AgentStart, AgentStartCx, HookError, HookErrorCx, SystemBefore,
     SystemBeforeCx,
 };
-pub use session::{SessionRepaired, SessionRepairedCx};
+pub use session::{SessionRepaired, SessionRepairedCx, SessionSaved, SessionSavedCx};
 pub use state::{ToolStateCommitFailed, ToolStateCommitFailedCx, ToolStateLoadFailed, ToolStateLoadFailedCx};
 pub use stream::{
     StreamEnd, StreamEndCx, StreamReset, StreamResetCx, StreamText, StreamTextCx, StreamThinking, StreamThinkingCx,
@@ -98,6 +100,9 @@ events! {
     26 ProviderResponse "provider:response" Observe ProviderResponseCx;
     27 SessionRepaired "session:repaired" Observe SessionRepairedCx;
     28 HookError "hook:error" Observe HookErrorCx;
+    29 SessionSaved "session:saved" Observe SessionSavedCx;
+    30 HistoryReplaced "history:replaced" Observe HistoryReplacedCx;
+    31 CompactionFailed "compaction:failed" Observe CompactionFailedCx;
 }
 
 /// A context: borrowed fields, a constructor for the loop, and a deref to the base.

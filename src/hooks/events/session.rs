@@ -21,3 +21,26 @@ impl SessionRepairedCx<'_> {
         self.dropped
     }
 }
+
+marker! {
+    /// `session:saved`: entries were appended to the stored session. It fires once they are stored; not for an append
+    /// that nobody waited for, after a drop or an abort.
+    SessionSaved
+}
+context! {
+    /// Context of [`SessionSaved`].
+    SessionSavedCx { entries: usize, version: u64 }
+}
+impl SessionSavedCx<'_> {
+    /// How many entries were appended.
+    #[must_use]
+    pub const fn entries(&self) -> usize {
+        self.entries
+    }
+
+    /// The session's version now: how many entries it has.
+    #[must_use]
+    pub const fn version(&self) -> u64 {
+        self.version
+    }
+}

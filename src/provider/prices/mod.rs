@@ -148,7 +148,7 @@ impl PriceBook {
 }
 
 /// The table's name of the vendor behind a provider's id.
-fn table_name(provider: &str) -> &str {
+pub(super) fn table_name(provider: &str) -> &str {
     match provider {
         "openai-responses" | "openai-chat" => "openai",
         "gemini" => "google",
@@ -157,7 +157,7 @@ fn table_name(provider: &str) -> &str {
 }
 
 /// A model id without the date at its end.
-fn undated(model: &str) -> Option<&str> {
+pub(super) fn undated(model: &str) -> Option<&str> {
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let (head, last) = model.rsplit_once('-')?;
     if last.len() == 8 && digits(last) {

@@ -4,6 +4,67 @@ use base64::engine::general_purpose::STANDARD;
 use super::{BlobError, BlobStore};
 use crate::types::{MediaSource, ResourceContent, SessionContentBlock, ToolResultBody, ToolResultContent};
 
+/// Whether there is media of more than `threshold` base64 characters.
+pub(crate) fn is_large(content: &[SessionContentBlock], threshold: usize) -> bool {
+    content.iter().any(|block| holds(block, &|held| matches!(held, Held::Inline(data) if data.len() > threshold)))
+}
+
+/// Whether the output of a call has media of more than `threshold` base64 characters.
+pub(crate) fn is_large_output(output: &ToolResultBody, threshold: usize) -> bool {
+    output_holds(output, &|held| matches!(held, Held::Inline(data) if data.len() > threshold))
+}
+
+/// Whether there are references to blobs.
+pub(crate) fn refers(content: &[SessionContentBlock]) -> bool {
+    content.iter().any(|block| holds(block, &|held| matches!(held, Held::Ref)))
+}
+
+/// Whether the output of a call refers to blobs.
+pub(crate) fn output_refers(output: &ToolResultBody) -> bool {
+    output_holds(output, &|held| matches!(held, Held::Ref))
+}
+
+/// What a place for media has in it.
+enum Held<'a> {
+    Inline(&'a str),
+    Ref,
+    Other,
+}
+
+impl<'a> From<&'a MediaSource> for Held<'a> {
+    fn from(source: &'a MediaSource) -> Self {
+        match source {
+            MediaSource::Data(data) => Self::Inline(data),
+            MediaSource::Ref(_) => Self::Ref,
+            _ => Self::Other,
+        }
+    }
+}
+
+fn holds(block: &SessionContentBlock, test: &impl Fn(Held<'_>) -> bool) -> bool {
+    match block {
+        SessionContentBlock::Image(media) => test((&media.source).into()),
+        SessionContentBlock::Document(document) => test((&document.media.source).into()),
+        SessionContentBlock::ToolResult(result) => output_holds(&result.output, test),
+        _ => false,
+    }
+}
+
+fn output_holds(output: &ToolResultBody, test: &impl Fn(Held<'_>) -> bool) -> bool {
+    let ToolResultBody::Blocks(blocks) = output else { return false };
+    blocks.iter().any(|block| match block {
+        ToolResultContent::Image(media) | ToolResultContent::Audio(media) | ToolResultContent::Video(media) => {
+            test((&media.source).into())
+        }
+        ToolResultContent::Resource(resource) => test(match &resource.content {
+            ResourceContent::Blob(data) => Held::Inline(data),
+            ResourceContent::Ref(_) => Held::Ref,
+            _ => Held::Other,
+        }),
+        _ => false,
+    })
+}
+
 /// Moves media of more than `threshold` base64 characters into a blob store; the content keeps references. Returns how
 /// many were moved.
 ///

@@ -8,6 +8,7 @@ use async_trait::async_trait;
 use uuid::Uuid;
 
 pub use directory::DirectoryBlobStore;
+pub(crate) use media::{is_large, is_large_output, output_refers, refers};
 pub use media::{offload_media, restore_media};
 pub use memory::MemoryBlobStore;
 

@@ -124,7 +124,11 @@ impl AgentStats {
 
     /// Recomputes this node, given that its children are right.
     fn recompute_node(&mut self) {
-        let own = self.turn_usage.iter().map(|usage| Totals::of_turn(usage)).chain(self.decisions.iter().map(Totals::of_decision));
+        let own = self
+            .turn_usage
+            .iter()
+            .map(|usage| Totals::of_turn(usage))
+            .chain(self.decisions.iter().map(Totals::of_decision));
         let totals = own.chain(self.children.iter().map(|child| child.stats.totals())).sum();
         let turns = self.turn_usage.iter().filter(|usage| usage.kind == UsageKind::Turn).count();
         self.set(totals);

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use zidane::control::QueueKind;
 use zidane::testing::Reply;
 use zidane::types::{
-    Role, SessionContentBlock, SessionTurn, ToolResultBlock, tool_result_to_text, validate_transcript,
+    Role, SessionContentBlock, SessionTurn, ToolResultBlock, TurnOrigin, tool_result_to_text, validate_transcript,
 };
 use zidane::{RunErrorKind, StopCause};
 
@@ -282,7 +282,21 @@ fn requests(host: &Host, expect: &mut Fields<'_>, findings: &mut Findings) {
         findings.equal("requests", &expected, &count);
     }
     if let Some(most) = expect.number("requests_at_most") {
+        let count = count + host.writer.requests().len() as u64;
         findings.ensure(count <= most, || format!("{count} requests and not at most {most}"));
+    }
+    if let Some(least) = expect.number("compactions_at_least") {
+        let begins = |turn: Option<&SessionTurn>| turn.is_some_and(|turn| turn.origin == TurnOrigin::Summary);
+        let mut firsts: Vec<_> = host.model.requests().iter().map(|request| request.turns.first().cloned()).collect();
+        firsts.dedup();
+        let made = firsts.iter().filter(|first| begins(first.as_ref())).count() as u64;
+        findings.ensure(made >= least, || format!("{made} compactions and not {least}"));
+    }
+    if expect.flag("every_request_pair_safe") {
+        for (number, request) in host.model.requests().iter().enumerate() {
+            let valid = validate_transcript(&request.turns);
+            findings.ensure(valid.is_ok(), || format!("request {}: {valid:?}", number + 1));
+        }
     }
 }
 

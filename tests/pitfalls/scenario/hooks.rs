@@ -28,6 +28,8 @@ pub fn register(hooks: &[Value], agent: &Agent, log: &Arc<Log>, findings: &mut F
             && on == "tool:before"
         {
             call_back(calls, agent, log, findings);
+        } else if on == "context-overflow" && what.starts_with("compact") {
+            // What reacts to a refusal is an option of the agent.
         } else if what == "err" || what == "panic" {
             fail(on, what == "panic", agent, findings);
         } else {

@@ -7,10 +7,10 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use tokio::sync::Notify;
 use tokio::time::Instant;
-use zidane::agent::{SteerMode, ToolExecution};
+use zidane::agent::{Compaction, SteerMode, ToolExecution};
 use zidane::control::{AgentHandle, QueueKind};
 use zidane::hooks::{StreamEnd, StreamText, ToolAfter, ToolBefore, ToolUpdate, TurnBefore};
-use zidane::testing::ScriptedProvider;
+use zidane::testing::{Reply, ScriptedProvider};
 use zidane::tool_state::{StoreError, ToolStateCommit, ToolStateSnapshot, ToolStateStore};
 use zidane::types::{Prompt, PromptPart, Role, SessionContentBlock, SessionTurn, TurnOrigin};
 use zidane::{Agent, AgentEvent, RunError, RunOutcome};
@@ -32,6 +32,8 @@ pub struct Options {
     pub skip_unstarted: bool,
     /// The host starts the next run with what is queued.
     pub auto_continue: bool,
+    /// Messages at which the conversation is compacted.
+    pub context_budget: Option<u64>,
 }
 
 impl Options {
@@ -44,6 +46,7 @@ impl Options {
         let Some(mut options) = case.object("options") else { return };
         self.max_turns = options.number("max_turns").and_then(|turns| u32::try_from(turns).ok());
         self.auto_continue = options.switch("auto_continue");
+        self.context_budget = options.number("context_budget_messages");
         // The stream holds one event, whatever a host would ask for.
         options.take("event_buffer");
         match options.text("steer_mode") {
@@ -69,6 +72,8 @@ pub struct RunEnd {
 pub struct Host {
     pub agent: Agent,
     pub model: ScriptedProvider,
+    /// What writes summaries, where the case compacts.
+    pub writer: ScriptedProvider,
     pub log: Arc<Log>,
     pub runs: Vec<RunEnd>,
     /// The conversation that was there before the first run.
@@ -82,8 +87,14 @@ impl Host {
     /// `None` when the case does something that is not known here.
     pub fn new(script: &Script<'_>, actions: &[Action], findings: &mut Findings) -> Option<Self> {
         let log = Arc::<Log>::default();
-        let model = ScriptedProvider::new(model::replies(script.model, findings));
         let options = &script.options;
+        let mut replies = model::replies(script.model, findings);
+        if options.context_budget.is_some() {
+            // What counts is how long the conversation is, which the script does not report.
+            replies = replies.into_iter().map(Reply::without_usage).collect();
+        }
+        let model = ScriptedProvider::new(replies);
+        let writer = ScriptedProvider::repeating(Reply::text("So far.")).allow_prefix_breaks();
         let before = earlier();
         let mut builder = Agent::builder()
             .provider(model.clone())
@@ -98,6 +109,9 @@ impl Host {
         }
         if let Some(turns) = options.max_turns {
             builder = builder.max_turns(turns);
+        }
+        if let Some(compaction) = compaction(script, &writer) {
+            builder = builder.compaction(compaction);
         }
         for tool in behaviour::tools(script.tools, &log, findings)? {
             builder = builder.tool(tool);
@@ -115,7 +129,7 @@ impl Host {
             _ => None,
         });
         let auto_continue = options.auto_continue;
-        Some(Self { agent, model, log, runs: Vec::new(), before, dropped, pace, auto_continue })
+        Some(Self { agent, model, writer, log, runs: Vec::new(), before, dropped, pace, auto_continue })
     }
 
     /// Plays the case's run, and those that the host starts by itself.
@@ -172,6 +186,19 @@ impl Host {
 
     pub fn last(&self) -> &RunEnd {
         self.runs.last().expect("a run was made")
+    }
+}
+
+/// Tokens that a message of these cases comes to, call or result.
+const MESSAGE: u64 = 8;
+
+/// Where a case says that the conversation is compacted, the crate's own compaction does it.
+fn compaction(script: &Script<'_>, writer: &ScriptedProvider) -> Option<Compaction> {
+    let reacts = script.hooks.iter().any(|hook| hook["on"] == "context-overflow");
+    let policy = Compaction::new().model(writer.clone(), "writer").keep(4 * MESSAGE);
+    match script.options.context_budget {
+        Some(messages) => Some(policy.tokens(messages * MESSAGE)),
+        None => reacts.then_some(policy),
     }
 }
 

@@ -36,10 +36,6 @@ pub fn judge(case: &mut Fields<'_>, findings: &mut Findings) {
             return case.skip();
         }
     }
-    if is_about_compaction(case) {
-        findings.need("compaction");
-        return case.skip();
-    }
     let mut options = Options::default();
     options.read(case, findings);
     let script = Script {
@@ -61,11 +57,6 @@ pub fn judge(case: &mut Fields<'_>, findings: &mut Findings) {
         play(&script, &actions, findings);
     }
     findings.at("");
-}
-
-fn is_about_compaction(case: &mut Fields<'_>) -> bool {
-    let options = case.take("options").is_some_and(|options| options.get("context_budget_messages").is_some());
-    options || case.list("hooks").iter().any(|hook| hook["on"] == "context-overflow")
 }
 
 /// Every way to play the actions: each alternative of `abort|drop`, and, where the order of events is what counts, also
