@@ -27,23 +27,33 @@ const AGENT: &str = concat!("zidane/", env!("CARGO_PKG_VERSION"));
 pub struct RawResponse {
     /// The HTTP status.
     pub status: u16,
-    /// The headers, names in lower case.
-    pub headers: Vec<(String, String)>,
+    /// The headers.
+    pub headers: HeaderMap,
     /// The body as it arrives. Its errors are final.
     pub body: BoxStream<'static, Result<Bytes, ProviderError>>,
 }
 
 impl RawResponse {
+    /// A response. Headers that HTTP refuses are left out.
+    pub fn new(
+        status: u16,
+        headers: impl IntoIterator<Item = (String, String)>,
+        body: BoxStream<'static, Result<Bytes, ProviderError>>,
+    ) -> Self {
+        let header = |(name, value)| Some((HeaderName::try_from(name).ok()?, HeaderValue::try_from(value).ok()?));
+        Self { status, headers: headers.into_iter().filter_map(header).collect(), body }
+    }
+
     /// A recorded response, its body in the chunks given.
     pub fn recorded(
         status: u16,
         headers: Vec<(String, String)>,
         chunks: impl IntoIterator<Item = Bytes, IntoIter: Send + 'static>,
     ) -> Self {
-        Self { status, headers, body: stream::iter(chunks.into_iter().map(Ok)).boxed() }
+        Self::new(status, headers, stream::iter(chunks.into_iter().map(Ok)).boxed())
     }
 
-    /// The first header of a name, case-insensitively.
+    /// The first header of a name, case-insensitively, if it is text.
     #[must_use]
     pub fn header(&self, name: &str) -> Option<&str> {
         header(&self.headers, name)
@@ -188,6 +198,10 @@ impl Http {
     pub(crate) fn headers(&self, wire: &[(&str, &Secret)]) -> Result<HeaderMap, ProviderError> {
         let mut map = HeaderMap::new();
         map.insert(reqwest::header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        if self.options.client.is_none() {
+            map.insert(USER_AGENT, HeaderValue::from_static(AGENT));
+            map.insert(ACCEPT, HeaderValue::from_static("*/*"));
+        }
         let own = self.options.headers.iter().map(|(name, value)| (name.as_str(), value));
         for (name, value) in wire.iter().copied().chain(own) {
             let invalid = || {
@@ -225,8 +239,6 @@ impl Http {
         };
         let Sent { status, headers, body } = response;
         let status = status.as_u16();
-        let text = |value: &HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
-        let headers = headers.iter().map(|(name, value)| (name.as_str().to_owned(), text(value))).collect();
         let body = IdleBody {
             inner: body,
             idle: self.options.idle_timeout,
@@ -263,9 +275,6 @@ impl Http {
     /// As [`send`](Self::send), to a plain address, redirects as in [`redirects`]. A redirect that would not repeat the
     /// request is not followed.
     async fn send_plain(&self, mut url: Url, headers: &HeaderMap, body: Bytes) -> Result<Sent, ProviderError> {
-        let mut headers = headers.clone();
-        headers.entry(USER_AGENT).or_insert(HeaderValue::from_static(AGENT));
-        headers.entry(ACCEPT).or_insert(HeaderValue::from_static("*/*"));
         let mut redirects = 0;
         loop {
             let response = link::post(&url, headers.clone(), body.clone(), CONNECT_TIMEOUT)
@@ -464,12 +473,12 @@ impl Stream for IdleBody {
     }
 }
 
-pub(crate) fn header<'a>(headers: &'a [(String, String)], name: &str) -> Option<&'a str> {
-    headers.iter().find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
+pub(crate) fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    headers.get(name)?.to_str().ok()
 }
 
 /// `retry-after-ms`, else `retry-after` in seconds or as an HTTP date.
-pub(crate) fn retry_after(headers: &[(String, String)]) -> Option<Duration> {
+pub(crate) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let number = |name: &str| header(headers, name)?.trim().parse::<f64>().ok();
     let seconds = number("retry-after");
     // Azure sends "0 ms" beside "1 s": a delay is never shortened.
@@ -530,8 +539,9 @@ mod tests {
 
     use super::*;
 
-    fn headers(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
-        pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+    fn headers(pairs: &[(&str, &str)]) -> HeaderMap {
+        let pair = |(name, value): &(&str, &str)| (name.parse::<HeaderName>().unwrap(), value.parse().unwrap());
+        pairs.iter().map(pair).collect()
     }
 
     #[test]

@@ -596,11 +596,11 @@ mod tests {
     #[test]
     fn a_tail_that_never_ends_holds_nothing() {
         let chunks = stream::iter([Ok(Bytes::from_static(b"data: a\n\ndata: end\n\n"))]).chain(stream::pending());
-        let raw = RawResponse { status: 200, headers: Vec::new(), body: chunks.boxed() };
+        let raw = RawResponse { status: 200, headers: Default::default(), body: chunks.boxed() };
         assert_eq!(run(raw).0.len(), 2);
         let flood = stream::iter([Ok(Bytes::from_static(b"data: end\n\n"))])
             .chain(stream::repeat_with(|| Ok(Bytes::from_static(&[b'x'; 1000]))));
-        assert_eq!(run(RawResponse { status: 200, headers: Vec::new(), body: flood.boxed() }).0.len(), 1);
+        assert_eq!(run(RawResponse { status: 200, headers: Default::default(), body: flood.boxed() }).0.len(), 1);
     }
 
     #[tokio::test(start_paused = true)]
@@ -611,7 +611,7 @@ mod tests {
         let counted = Arc::clone(&reads);
         let body = receiver.inspect(move |_| _ = counted.fetch_add(1, Ordering::SeqCst)).boxed();
         let origin = Origin::new("echo", []);
-        let raw = RawResponse { status: 200, headers: Vec::new(), body };
+        let raw = RawResponse { status: 200, headers: Default::default(), body };
         let mut stream = decode(&origin, 1024, raw, Echo::default());
         assert!(matches!(stream.next().await, Some(Ok(StreamEvent::Finish { .. }))));
         assert!(stream.next().await.is_none());

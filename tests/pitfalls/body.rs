@@ -112,7 +112,7 @@ impl Body {
                 }
             }
         });
-        RawResponse { status: self.status, headers: self.headers.clone(), body: body.boxed() }
+        RawResponse::new(self.status, self.headers.clone(), body.boxed())
     }
 
     /// The response over a connection.

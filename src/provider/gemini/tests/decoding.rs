@@ -294,11 +294,11 @@ fn what_follows_the_end_cannot_fail_it_but_an_error_can() {
     // The connection broke after the end: the answer is whole.
     let lost = ProviderError::new(ProviderErrorKind::Transport, "gemini", "reset");
     let chunks = stream::iter([Ok(Bytes::from(end.clone())), Err(lost.clone())]).boxed();
-    let read_lost = read(RawResponse { status: 200, headers: Vec::new(), body: chunks });
+    let read_lost = read(RawResponse { status: 200, headers: Default::default(), body: chunks });
     assert!(read_lost.1.is_none() && matches!(read_lost.0.last(), Some(StreamEvent::Finish { .. })));
     let start = Bytes::from(sse(&[says(json!([{"text": "a"}]))]));
     let chunks = stream::iter([Ok(start), Err(lost)]).boxed();
-    let kind = read(RawResponse { status: 200, headers: Vec::new(), body: chunks }).1.unwrap().kind;
+    let kind = read(RawResponse { status: 200, headers: Default::default(), body: chunks }).1.unwrap().kind;
     assert_eq!(kind, ProviderErrorKind::Transport);
     // Some chunks of a failing answer have a reason as well.
     let error = "{\n  \"error\": {\"code\": 503, \"message\": \"m\", \"status\": \"UNAVAILABLE\"}\n}\n";

@@ -112,7 +112,7 @@ async fn an_answer_that_ended_does_not_wait_for_the_connection_to_close() {
 
     let raw = |body: &'static str, idle| super::super::super::RawResponse {
         status: 200,
-        headers: Vec::new(),
+        headers: Default::default(),
         body: stream::iter([Ok(Bytes::from_static(body.as_bytes()))]).chain(idle).boxed(),
     };
     let provider = Gemini::new("k").unwrap();
