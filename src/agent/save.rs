@@ -3,6 +3,7 @@ use std::sync::{Arc, PoisonError};
 use super::outcome::{RunErrorKind, StopCause};
 use super::turn_loop::TurnLoop;
 use super::vision::Description;
+use crate::durable::DurableError;
 use crate::hooks::{SessionRepaired, SessionRepairedCx, SessionSaved, SessionSavedCx};
 use crate::provider::HistoryTurn;
 use crate::session::{
@@ -20,6 +21,8 @@ impl TurnLoop {
     pub(super) async fn open_session(&self) -> Result<Option<Opened>, RunErrorKind> {
         let (cx, session) = (&self.cx, &self.cx.agent.session);
         let opened = match cx.abort.run_until_cancelled(session.open(&cx.info.run_id)).await {
+            // Where steps are recorded an abort has to be one of them.
+            None if self.seam.is_durable() => return Err(self.interrupted()),
             None => return Ok(None),
             Some(opened) => opened.map_err(RunErrorKind::Session)?,
         };
@@ -36,10 +39,16 @@ impl TurnLoop {
 
     /// Goes back to the version that a run which is taken up again began with.
     pub(super) async fn rewind_session(&self, version: u64) -> Result<(), RunErrorKind> {
-        let session = &self.cx.agent.session;
-        session.rewind(version, &self.cx.info.run_id).await.map_err(RunErrorKind::Session)?;
+        let (cx, session) = (&self.cx, &self.cx.agent.session);
+        let rewound = cx.abort.run_until_cancelled(session.rewind(version, &cx.info.run_id)).await;
+        rewound.ok_or_else(|| self.interrupted())?.map_err(RunErrorKind::Session)?;
         session.mark();
         Ok(())
+    }
+
+    /// This attempt ends; the run can be taken up.
+    fn interrupted(&self) -> RunErrorKind {
+        RunErrorKind::Durable(DurableError::Interrupted { run_id: (*self.cx.info.run_id).to_owned() })
     }
 
     /// The run is an entry as soon as anything of it is.
@@ -110,11 +119,14 @@ impl TurnLoop {
             }
             self.save().await?;
         }
-        if ids.is_empty() || !session.is_saved() {
-            session.push_results(Arc::new(HistoryTurn::new(repaired.turn)));
-        } else {
-            // What is stored says who settled which call, and when.
-            session.reread(head, &ids).await.map_err(RunErrorKind::Session)?;
+        // What is stored says who settled which call, and when.
+        let reread = match ids.is_empty() {
+            true => None,
+            false => cx.abort.run_until_cancelled(session.reread(head, &ids)).await,
+        };
+        match reread {
+            Some(reread) => reread.map_err(RunErrorKind::Session)?,
+            None => session.push_results(Arc::new(HistoryTurn::new(repaired.turn))),
         }
         if cx.firing.has::<SessionRepaired>() {
             let mut hook_cx = SessionRepairedCx::new(&cx.firing.base, &repaired.answered, orphans);

@@ -29,6 +29,8 @@ pub struct FaultyStore {
     loads: Arc<Mutex<usize>>,
     /// Appends from this number on wait.
     open: Arc<watch::Sender<usize>>,
+    /// Reads from this number on wait.
+    readable: Arc<watch::Sender<usize>>,
     /// How long an append takes.
     delay: Duration,
     pending: Arc<AtomicUsize>,
@@ -49,6 +51,7 @@ impl FaultyStore {
             appends: Arc::default(),
             loads: Arc::default(),
             open,
+            readable: Arc::new(watch::Sender::new(usize::MAX)),
             delay: Duration::ZERO,
             pending: Arc::default(),
         }
@@ -74,6 +77,11 @@ impl FaultyStore {
     /// Appends from this number on, counted from 0, wait.
     pub fn hold_at(&self, append: usize) {
         self.open.send_replace(append);
+    }
+
+    /// Reads from this number on, counted from 0, wait.
+    pub fn hold_reads_at(&self, read: usize) {
+        self.readable.send_replace(read);
     }
 
     /// Those that wait go on.
@@ -113,7 +121,12 @@ fn kind(entry: &SessionEntry) -> String {
 #[zidane::async_trait]
 impl SessionStore for FaultyStore {
     async fn load(&self, id: &str) -> Result<Option<StoredSession>, SessionError> {
-        *self.loads.lock().unwrap() += 1;
+        let number = {
+            let mut loads = self.loads.lock().unwrap();
+            *loads += 1;
+            *loads - 1
+        };
+        self.readable.subscribe().wait_for(|readable| number < *readable).await.unwrap();
         self.inner.load(id).await
     }
     async fn append(&self, id: &str, expected: u64, entries: Vec<SessionEntry>) -> Result<u64, SessionError> {

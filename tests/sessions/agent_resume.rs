@@ -90,6 +90,48 @@ async fn open_calls_are_settled_once_and_for_good() {
     assert!(session.runs[0].end.is_none(), "nobody knows how the first run ended");
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_store_that_hangs_while_it_is_read_does_not_hold_up_an_abort() {
+    let turn = calls("a", &["c1", "c2"]);
+    // At the first read the run knows nothing; at the second it has settled the calls and wants to know it as stored.
+    for (reads, appends) in [(0, 1), (1, 3)] {
+        let store = storing(vec![prompt("u", "go").into(), turn.clone().into(), result(&turn, "c2")]).await;
+        let model = ScriptedProvider::new([Reply::text("Fine.")]);
+        let agent = agent(&model, &store).build().unwrap();
+        store.hold_reads_at(reads);
+        let run = tokio::spawn(agent.run("Go on"));
+        tokio::time::sleep(std::time::Duration::from_secs(3_600)).await;
+        assert_eq!(store.loads(), reads + 1);
+        agent.abort();
+        let asked = tokio::time::Instant::now();
+        assert_eq!(run.await.unwrap().unwrap().stop, zidane::StopCause::Aborted);
+        assert!(asked.elapsed() < std::time::Duration::from_millis(250));
+        assert_eq!(store.appends().len(), appends, "{:?}", store.appends());
+        assert!(model.requests().is_empty());
+        store.hold_reads_at(usize::MAX);
+        agent.run("Now").await.unwrap();
+        same(&agent).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_abort_while_a_durable_run_reads_its_session_leaves_it_to_be_taken_up() {
+    let store = FaultyStore::over(with_a_past().await);
+    let journal = StepJournal::new();
+    let model = ScriptedProvider::new([Reply::text("Fine.")]);
+    let agent = agent(&model, &store).durable(Arc::new(journal.clone()) as Arc<dyn DurableRuntime>).build().unwrap();
+    store.hold_reads_at(0);
+    let run = tokio::spawn(agent.run("Go on").run_id("r"));
+    tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+    agent.abort();
+    let kind = run.await.unwrap().unwrap_err().kind;
+    assert!(matches!(kind, RunErrorKind::Durable(DurableError::Interrupted { .. })), "{kind}");
+    assert!(journal.records("r").is_empty());
+    store.hold_reads_at(usize::MAX);
+    assert_eq!(agent.run("Go on").run_id("r").await.unwrap().text, "Fine.");
+    same(&agent).await;
+}
+
 #[tokio::test]
 async fn results_that_are_all_there_need_no_repair() {
     let turn = calls("a", &["c1", "c2"]);
