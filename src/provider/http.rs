@@ -1,115 +1,26 @@
-//! The HTTP that the wires share: one client, timeouts, headers, and what a response looks like to a decoder.
+//! The HTTP that the wires share: one client, timeouts, headers.
 
-use std::fmt;
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures::stream::{self, BoxStream};
+use futures::stream::BoxStream;
 use futures::{Stream, StreamExt as _};
 use reqwest::Url;
 use reqwest::header::{ACCEPT, HeaderMap, HeaderName, HeaderValue, LOCATION, USER_AGENT};
 use reqwest::redirect::Policy;
-use tokio::time::{Instant, Sleep};
+use tokio::time::Instant;
 
+use super::idle_body::IdleBody;
 use super::link::{self, LinkBody, LinkError};
-use super::{ProviderError, ProviderErrorKind, ReaderAway, RequestContext, Secret, WireRequest, WireResponse};
+use super::response::RawResponse;
+use super::{ProviderError, ProviderErrorKind, RequestContext, Secret, WireRequest, WireResponse};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const MAX_REDIRECTS: usize = 5;
-const MAX_ERROR_BODY: usize = 1024 * 1024;
-const EXCERPT_BYTES: usize = 512;
 const AGENT: &str = concat!("zidane/", env!("CARGO_PKG_VERSION"));
-
-/// A response as the network gave it, before anything is decoded.
-pub struct RawResponse {
-    /// The HTTP status.
-    pub status: u16,
-    /// The headers.
-    pub headers: HeaderMap,
-    /// The body as it arrives. Its errors are final.
-    pub body: BoxStream<'static, Result<Bytes, ProviderError>>,
-}
-
-impl RawResponse {
-    /// A response. Headers that HTTP refuses are left out.
-    pub fn new(
-        status: u16,
-        headers: impl IntoIterator<Item = (String, String)>,
-        body: BoxStream<'static, Result<Bytes, ProviderError>>,
-    ) -> Self {
-        let header = |(name, value)| Some((HeaderName::try_from(name).ok()?, HeaderValue::try_from(value).ok()?));
-        Self { status, headers: headers.into_iter().filter_map(header).collect(), body }
-    }
-
-    /// A recorded response, its body in the chunks given.
-    pub fn recorded(
-        status: u16,
-        headers: Vec<(String, String)>,
-        chunks: impl IntoIterator<Item = Bytes, IntoIter: Send + 'static>,
-    ) -> Self {
-        Self::new(status, headers, stream::iter(chunks.into_iter().map(Ok)).boxed())
-    }
-
-    /// The first header of a name, case-insensitively, if it is text.
-    #[must_use]
-    pub fn header(&self, name: &str) -> Option<&str> {
-        header(&self.headers, name)
-    }
-
-    pub(crate) fn is_success(&self) -> bool {
-        (200..300).contains(&self.status)
-    }
-
-    pub(crate) fn request_id(&self) -> Option<&str> {
-        ["request-id", "x-request-id", "x-amzn-requestid", "apim-request-id", "cf-ray"]
-            .iter()
-            .find_map(|name| self.header(name))
-            .filter(|id| !id.is_empty())
-    }
-
-    /// Adds to an error what only the head of the response says. What the error already has stays.
-    pub(crate) fn annotate(&self, error: &mut ProviderError) {
-        error.status.get_or_insert(self.status);
-        if error.retry_after.is_none() {
-            error.retry_after = retry_after(&self.headers);
-        }
-        match self.header("x-should-retry").map(str::trim) {
-            Some(word) if word.eq_ignore_ascii_case("true") => error.should_retry = Some(true),
-            Some(word) if word.eq_ignore_ascii_case("false") => error.should_retry = Some(false),
-            // A conflict is over the next time, and "too early" is over soon; their kinds alone would not say so.
-            _ if matches!(self.status, 409 | 425) => error.should_retry = error.should_retry.or(Some(true)),
-            _ => {}
-        }
-        if error.request_id.is_none() {
-            error.request_id = self.request_id().map(str::to_owned);
-        }
-    }
-
-    /// Reads the body of a failed request, up to 1 MiB. What breaks on the way ends it.
-    pub(crate) async fn read_error_body(&mut self) -> Vec<u8> {
-        let mut bytes = Vec::new();
-        while let Some(Ok(chunk)) = self.body.next().await {
-            let room = MAX_ERROR_BODY.saturating_sub(bytes.len());
-            bytes.extend_from_slice(chunk.get(..room.min(chunk.len())).unwrap_or_default());
-            if bytes.len() >= MAX_ERROR_BODY {
-                break;
-            }
-        }
-        bytes
-    }
-}
-
-impl fmt::Debug for RawResponse {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RawResponse")
-            .field("status", &self.status)
-            .field("headers", &self.headers)
-            .finish_non_exhaustive()
-    }
-}
 
 /// How a provider speaks HTTP.
 #[derive(Clone, Debug)]
@@ -239,15 +150,8 @@ impl Http {
         };
         let Sent { status, headers, body } = response;
         let status = status.as_u16();
-        let body = IdleBody {
-            inner: body,
-            idle: self.options.idle_timeout,
-            sleep: None,
-            sleeper: None,
-            waiting: None,
-            reader_away: cx.reader_away.clone(),
-            origin: self.origin.clone(),
-        };
+        let body = RawBody { inner: body, origin: self.origin.clone() };
+        let body = IdleBody::new(body, self.options.idle_timeout, cx.reader_away.clone(), self.origin.clone());
         let response = RawResponse { status, headers, body: body.boxed() };
         if let Some(observer) = &cx.observer {
             let request_id = response.request_id();
@@ -269,7 +173,7 @@ impl Http {
         let sent = client.post(url.clone()).headers(headers.clone()).body(body).send();
         let mut response = sent.await.map_err(|error| self.origin.scrub(send_error(&self.origin, error)))?;
         let headers = std::mem::take(response.headers_mut());
-        Ok(Sent { status: response.status(), headers, body: RawBody::Client(response.bytes_stream().boxed()) })
+        Ok(Sent { status: response.status(), headers, body: Body::Client(response.bytes_stream().boxed()) })
     }
 
     /// As [`send`](Self::send), to a plain address, redirects as in [`redirects`]. A redirect that would not repeat the
@@ -289,7 +193,7 @@ impl Http {
                     continue;
                 }
             }
-            return Ok(Sent { status: head.status, headers: head.headers, body: RawBody::Link(body) });
+            return Ok(Sent { status: head.status, headers: head.headers, body: Body::Link(body) });
         }
     }
 }
@@ -297,20 +201,29 @@ impl Http {
 struct Sent {
     status: reqwest::StatusCode,
     headers: HeaderMap,
-    body: RawBody,
+    body: Body,
 }
 
 /// A body as it comes, whoever brings it.
-enum RawBody {
+enum Body {
     Client(BoxStream<'static, Result<Bytes, reqwest::Error>>),
     Link(LinkBody),
 }
 
-impl RawBody {
-    fn poll_next(&mut self, cx: &mut Context<'_>, origin: &Origin) -> Poll<Option<Result<Bytes, ProviderError>>> {
-        match self {
-            Self::Link(body) => body.poll_next_unpin(cx).map_err(|error| link_error(origin, &error)),
-            Self::Client(body) => body.poll_next_unpin(cx).map_err(|error| send_error(origin, error)),
+/// A body whose errors are the provider's.
+struct RawBody {
+    inner: Body,
+    origin: Origin,
+}
+
+impl Stream for RawBody {
+    type Item = Result<Bytes, ProviderError>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let Self { inner, origin } = &mut *self;
+        match inner {
+            Body::Link(body) => body.poll_next_unpin(cx).map_err(|error| origin.scrub(link_error(origin, &error))),
+            Body::Client(body) => body.poll_next_unpin(cx).map_err(|error| origin.scrub(send_error(origin, error))),
         }
     }
 }
@@ -415,121 +328,6 @@ fn causes(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// A body whose silence is bounded. The clock runs only while somebody waits, and one timer serves the whole body.
-struct IdleBody {
-    inner: RawBody,
-    idle: Duration,
-    sleep: Option<Pin<Box<Sleep>>>,
-    /// Whom the timer wakes already, so that it need not be asked at every chunk.
-    sleeper: Option<Waker>,
-    /// Since when this body is asked for more, where no reader tells that itself.
-    waiting: Option<Instant>,
-    reader_away: Option<Arc<ReaderAway>>,
-    origin: Origin,
-}
-
-/// How long somebody has waited for the next bytes. A reader's wait is never older than the last bytes: it begins anew
-/// whenever those came to nothing.
-fn silence(reader: Option<&ReaderAway>, since: Option<Instant>) -> Duration {
-    match (reader, since) {
-        (Some(reader), _) => reader.waiting(),
-        (None, Some(since)) => since.elapsed(),
-        (None, None) => Duration::ZERO,
-    }
-}
-
-impl Stream for IdleBody {
-    type Item = Result<Bytes, ProviderError>;
-
-    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        let this = self.get_mut();
-        if let Poll::Ready(item) = this.inner.poll_next(cx, &this.origin) {
-            this.waiting = None;
-            return Poll::Ready(item.map(|item| item.map_err(|error| this.origin.scrub(error))));
-        }
-        if this.reader_away.is_none() {
-            this.waiting.get_or_insert_with(Instant::now);
-        }
-        loop {
-            let sleep = this.sleep.get_or_insert_with(|| Box::pin(tokio::time::sleep(this.idle)));
-            let waits = this.sleeper.as_ref().is_some_and(|waker| waker.will_wake(cx.waker()));
-            if waits && !sleep.is_elapsed() {
-                return Poll::Pending;
-            }
-            if sleep.as_mut().poll(cx).is_pending() {
-                this.sleeper = Some(cx.waker().clone());
-                return Poll::Pending;
-            }
-            this.sleeper = None;
-            let silence = silence(this.reader_away.as_deref(), this.waiting);
-            let left = this.idle.saturating_sub(silence);
-            if left.is_zero() {
-                this.sleep = None;
-                let message = format!("the response was silent for {:?}", this.idle);
-                return Poll::Ready(Some(Err(this.origin.error(ProviderErrorKind::Timeout, message))));
-            }
-            sleep.as_mut().reset(Instant::now() + left);
-        }
-    }
-}
-
-pub(crate) fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
-    headers.get(name)?.to_str().ok()
-}
-
-/// `retry-after-ms`, else `retry-after` in seconds or as an HTTP date.
-pub(crate) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
-    let number = |name: &str| header(headers, name)?.trim().parse::<f64>().ok();
-    let seconds = number("retry-after");
-    // Azure sends "0 ms" beside "1 s": a delay is never shortened.
-    if let Some(millis) = number("retry-after-ms").filter(|millis| *millis > 0.0 || seconds.is_none()) {
-        return Duration::try_from_secs_f64(millis / 1e3).ok();
-    }
-    if let Some(seconds) = seconds {
-        return Duration::try_from_secs_f64(seconds).ok();
-    }
-    let until = httpdate::parse_http_date(header(headers, "retry-after")?.trim()).ok()?;
-    let now = match header(headers, "date").and_then(|date| httpdate::parse_http_date(date.trim()).ok()) {
-        Some(date) => date,
-        None => crate::clock::wall_time(),
-    };
-    Some(until.duration_since(now).unwrap_or(Duration::ZERO))
-}
-
-/// What a status means when the body says nothing better.
-pub(crate) const fn kind_of_status(status: u16) -> ProviderErrorKind {
-    match status {
-        401 | 403 => ProviderErrorKind::Auth,
-        402 => ProviderErrorKind::Quota,
-        408 | 504 => ProviderErrorKind::Timeout,
-        429 => ProviderErrorKind::RateLimited,
-        503 | 529 => ProviderErrorKind::Overloaded,
-        // What a server never does it will not do the next time.
-        400..=499 | 501 => ProviderErrorKind::Invalid,
-        500..=599 => ProviderErrorKind::Server,
-        _ => ProviderErrorKind::Protocol,
-    }
-}
-
-/// The start of a body as text, at most 512 bytes.
-pub(crate) fn excerpt(body: &[u8]) -> String {
-    let start = body.trim_ascii_start();
-    let cut = start.get(..EXCERPT_BYTES).unwrap_or(start);
-    let mut text = String::from_utf8_lossy(cut).into_owned();
-    if cut.len() < start.len() {
-        while text.ends_with('\u{fffd}') {
-            text.pop();
-        }
-        text.push('…');
-    }
-    text
-}
-
-/// Whether a body is a web page, as proxies send them.
-pub(crate) fn is_html(body: &[u8]) -> bool {
-    body.trim_ascii_start().first() == Some(&b'<')
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::Mutex;
@@ -538,37 +336,6 @@ mod tests {
     use tokio::net::TcpListener;
 
     use super::*;
-
-    fn headers(pairs: &[(&str, &str)]) -> HeaderMap {
-        let pair = |(name, value): &(&str, &str)| (name.parse::<HeaderName>().unwrap(), value.parse().unwrap());
-        pairs.iter().map(pair).collect()
-    }
-
-    #[test]
-    fn retry_after_in_all_its_spellings() {
-        let of = |pairs: &[(&str, &str)]| retry_after(&headers(pairs));
-        assert_eq!(of(&[("Retry-After", " 3 ")]), Some(Duration::from_secs(3)));
-        assert_eq!(of(&[("retry-after", "0.5")]), Some(Duration::from_millis(500)));
-        assert_eq!(of(&[("retry-after-ms", "250"), ("retry-after", "9")]), Some(Duration::from_millis(250)));
-        assert_eq!(of(&[("retry-after-ms", "0"), ("retry-after", "1")]), Some(Duration::from_secs(1)));
-        assert_eq!(of(&[("retry-after-ms", "0")]), Some(Duration::ZERO));
-        let date = ("date", "Sun, 06 Nov 1994 08:49:37 GMT");
-        assert_eq!(of(&[date, ("retry-after", "Sun, 06 Nov 1994 08:50:07 GMT")]), Some(Duration::from_secs(30)));
-        assert_eq!(of(&[date, ("retry-after", "Sun, 06 Nov 1994 08:00:00 GMT")]), Some(Duration::ZERO));
-        assert_eq!(of(&[("retry-after", "Sun, 06 Nov 1994 08:00:00 GMT")]), Some(Duration::ZERO));
-        for bad in ["-1", "soon", "NaN", "1e300", ""] {
-            assert_eq!(of(&[("retry-after", bad)]), None, "{bad}");
-        }
-    }
-
-    #[test]
-    fn an_excerpt_is_short_and_whole() {
-        assert_eq!(excerpt(b"  hi"), "hi");
-        let long = "é".repeat(400);
-        let cut = excerpt(&[b"x", long.as_bytes()].concat());
-        assert!(cut.len() <= EXCERPT_BYTES + '…'.len_utf8());
-        assert!(cut.ends_with("é…") && !cut.contains('\u{fffd}'));
-    }
 
     #[test]
     fn nothing_secret_is_shown() {
@@ -588,48 +355,6 @@ mod tests {
         for bad in ["", "ftp://x", "no url", "http://"] {
             assert_eq!(http.url(bad).unwrap_err().kind, ProviderErrorKind::Invalid, "{bad}");
         }
-    }
-
-    fn body(inner: BoxStream<'static, Result<Bytes, reqwest::Error>>, away: Option<Arc<ReaderAway>>) -> IdleBody {
-        let origin = Origin::new("test", []);
-        IdleBody {
-            inner: RawBody::Client(inner),
-            idle: Duration::from_secs(10),
-            sleep: None,
-            sleeper: None,
-            waiting: None,
-            reader_away: away,
-            origin,
-        }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn silence_is_bounded_and_every_byte_starts_it_anew() {
-        let ticks = stream::unfold(0u32, |count| async move {
-            let wait = if count < 20 { 9 } else { 1000 };
-            tokio::time::sleep(Duration::from_secs(wait)).await;
-            Some((Ok(Bytes::from_static(b".")), count + 1))
-        });
-        let started = Instant::now();
-        let items: Vec<_> = body(ticks.boxed(), None).take(21).collect().await;
-        assert_eq!(items.iter().filter(|item| item.is_ok()).count(), 20);
-        assert_eq!(items[20].as_ref().unwrap_err().kind, ProviderErrorKind::Timeout);
-        assert_eq!(started.elapsed().as_secs(), 20 * 9 + 10);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn time_that_the_reader_was_away_is_not_silence() {
-        let away = Arc::new(ReaderAway::default());
-        let mut body = body(stream::pending().boxed(), Some(Arc::clone(&away)));
-        assert!(futures::poll!(body.next()).is_pending());
-        away.left();
-        tokio::time::advance(Duration::from_secs(60)).await;
-        assert!(futures::poll!(body.next()).is_pending(), "the reader is only just back");
-        away.waits();
-        tokio::time::advance(Duration::from_secs(9)).await;
-        assert!(futures::poll!(body.next()).is_pending());
-        tokio::time::advance(Duration::from_secs(1)).await;
-        assert!(matches!(futures::poll!(body.next()), Poll::Ready(Some(Err(_)))));
     }
 
     /// Answers every request on its own connection with the given bytes; gives the requests.

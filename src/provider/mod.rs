@@ -33,6 +33,8 @@ mod history;
 )]
 mod http;
 #[cfg(feature = "http")]
+mod idle_body;
+#[cfg(feature = "http")]
 #[cfg_attr(
     not(all(feature = "anthropic", feature = "openai", feature = "gemini")),
     allow(dead_code, reason = "each wire uses its part")
@@ -76,6 +78,12 @@ mod outgoing;
 mod output_schema;
 mod prices;
 mod request;
+#[cfg(feature = "http")]
+#[cfg_attr(
+    not(all(feature = "anthropic", feature = "openai", feature = "gemini")),
+    allow(dead_code, reason = "each wire uses its part")
+)]
+mod response;
 mod retry;
 #[cfg(feature = "http")]
 #[cfg_attr(
@@ -118,7 +126,7 @@ pub use event::{StreamEvent, UsageSnapshot};
 pub use gemini::{Gemini, GeminiBuilder};
 pub use history::{BodyCache, EncodedBody, History, HistoryTurn};
 #[cfg(feature = "http")]
-pub use http::{HttpOptions, RawResponse};
+pub use http::HttpOptions;
 #[cfg(feature = "openai")]
 pub use openai_chat::{ChatProfile, OpenAiChat};
 #[cfg(feature = "openai")]
@@ -129,6 +137,8 @@ pub use request::{
     ModelRequest, ReaderAway, RequestContext, RequestHead, ThinkingLevel, ToolChoice, ToolDefinition, ToolNames,
     WireObserver, WireRequest, WireResponse,
 };
+#[cfg(feature = "http")]
+pub use response::RawResponse;
 pub use retry::RetryPolicy;
 pub use secret::Secret;
 

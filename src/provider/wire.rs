@@ -11,7 +11,8 @@ use futures::stream::BoxStream;
 use futures::{Stream, StreamExt as _};
 use serde::de::IgnoredAny;
 
-use super::http::{Origin, RawResponse, excerpt};
+use super::http::Origin;
+use super::response::{RawResponse, excerpt};
 use super::sse::{SseEvent, SseFramer};
 use super::{ProviderError, ProviderErrorKind, ProviderStream, StreamEvent};
 
@@ -490,7 +491,7 @@ mod tests {
             self.finished
         }
         fn status_error(&self, status: u16, body: &[u8]) -> ProviderError {
-            ProviderError::new(super::super::http::kind_of_status(status), "echo", text(body))
+            ProviderError::new(super::super::response::kind_of_status(status), "echo", text(body))
         }
     }
 

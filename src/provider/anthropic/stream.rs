@@ -371,7 +371,7 @@ impl Decoder for MessageDecoder {
                 error.kind = ProviderErrorKind::Protocol;
                 error.message = "the response is not a message".into();
             }
-            error.body_excerpt = Some(super::super::http::excerpt(body));
+            error.body_excerpt = Some(super::super::response::excerpt(body));
             return Err(error);
         }
         let message = parse::<Message<'_>>(&text).map_err(|error| json_error(&self.wire.id, &error, body))?;

@@ -3,7 +3,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::super::delay::{delay_hint, retry_info};
-use super::super::http::{excerpt, is_html, kind_of_status};
+use super::super::response::{excerpt, is_html, kind_of_status};
 use super::super::vendor_words::{OVERFLOW_TEXTS, OVERFLOW_WORDS, QUOTA_WORDS, is_overlong_content};
 use super::super::{ProviderError, ProviderErrorKind};
 use super::Wire;

@@ -318,7 +318,7 @@ impl Decoder for ContentDecoder {
         self.chunks(&String::from_utf8_lossy(body), out)?;
         if !self.started && self.end.is_none() {
             let mut error = self.wire.error(ProviderErrorKind::Protocol, "the response is not an answer");
-            error.body_excerpt = Some(super::super::http::excerpt(body));
+            error.body_excerpt = Some(super::super::response::excerpt(body));
             return Err(error);
         }
         Ok(())

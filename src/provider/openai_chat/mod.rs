@@ -51,8 +51,9 @@ pub(super) use usage::reported_cost;
 use self::parts::Accepts;
 use self::profile::DocumentStyle as Documents;
 use self::stream::ChatDecoder;
-use super::http::{Http, RawResponse};
+use super::http::Http;
 use super::names::{NameRule, NameTable};
+use super::response::RawResponse;
 use super::{Capabilities, ModelRequest, Provider, ProviderError, ProviderStream, RequestContext, wire};
 use crate::types::SessionContentBlock;
 

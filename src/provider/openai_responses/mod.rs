@@ -46,8 +46,9 @@ pub use builder::OpenAiBuilder;
 pub use profile::ResponsesProfile;
 
 use self::stream::ResponsesDecoder;
-use super::http::{Http, RawResponse};
+use super::http::Http;
 use super::names::{NameRule, NameTable};
+use super::response::RawResponse;
 use super::{Capabilities, ModelRequest, Provider, ProviderError, ProviderStream, RequestContext, wire};
 use crate::types::SessionContentBlock;
 
