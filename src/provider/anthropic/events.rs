@@ -66,7 +66,7 @@ pub(super) struct Message<'a> {
     pub(super) usage: Option<Usage>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 pub(super) struct Block<'a> {
     #[serde(default)]
     pub(super) text: Option<String>,
@@ -109,14 +109,24 @@ pub(super) enum Plain {
     Text(String),
     Thinking(String),
     Input(String),
+    /// A text begins, without any yet.
+    TextStart,
+    /// A call begins, its input to come.
+    CallStart {
+        id: String,
+        name: String,
+    },
     BlockStop,
 }
 
-/// The commonest events, read without a parser, with the number of their block: deltas and ends of blocks as the vendor
-/// spells them. Anything that differs in the least is left to the parser.
+/// The commonest events, read without a parser, with the number of their block: deltas, and beginnings and ends of
+/// blocks, as the vendor spells them. Anything that differs in the least is left to the parser.
 pub(super) fn plain(data: &[u8]) -> Option<(u64, Plain)> {
     let rest = data.strip_prefix(br#"{"type":"content_block_"#)?;
     let Some(rest) = rest.strip_prefix(br#"delta","index":"#) else {
+        if let Some(rest) = rest.strip_prefix(br#"start","index":"#) {
+            return start(rest);
+        }
         let (index, rest) = number(rest.strip_prefix(br#"stop","index":"#)?)?;
         return is_end(rest, 1).then_some((index, Plain::BlockStop));
     };
@@ -131,6 +141,18 @@ pub(super) fn plain(data: &[u8]) -> Option<(u64, Plain)> {
     };
     let (text, rest) = json_string(rest)?;
     is_end(rest.strip_prefix(b"\"")?, 2).then(|| (index, kind(text)))
+}
+
+fn start(bytes: &[u8]) -> Option<(u64, Plain)> {
+    let (index, rest) = number(bytes)?;
+    let rest = rest.strip_prefix(br#","content_block":{"type":""#)?;
+    let Some(rest) = rest.strip_prefix(br#"tool_use","id":""#) else {
+        let rest = rest.strip_prefix(br#"text","text":"""#)?;
+        return is_end(rest, 2).then_some((index, Plain::TextStart));
+    };
+    let (id, rest) = json_string(rest)?;
+    let (name, rest) = json_string(rest.strip_prefix(br#"","name":""#)?)?;
+    is_end(rest.strip_prefix(br#"","input":{}"#)?, 2).then_some((index, Plain::CallStart { id, name }))
 }
 
 fn number(bytes: &[u8]) -> Option<(u64, &[u8])> {

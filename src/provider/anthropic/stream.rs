@@ -309,7 +309,7 @@ impl MessageDecoder {
 impl Decoder for MessageDecoder {
     fn plain(&mut self, data: &[u8], out: &mut Events) -> bool {
         let Some((index, event)) = plain(data) else { return false };
-        // What streams into an opaque block is kept with all its fields.
+        // What streams into an opaque block is kept with all its fields; a beginning ends it first.
         if matches!(self.find(index), Some(OpenBlock { kind: BlockKind::Opaque { .. }, .. })) {
             return false;
         }
@@ -318,6 +318,15 @@ impl Decoder for MessageDecoder {
             Plain::Thinking(text) => self.thinking(index, text, out),
             Plain::Input(json) => self.input(index, json, out),
             Plain::BlockStop => self.end_block(index, out),
+            Plain::TextStart => {
+                self.end_block(index, out);
+                let kind = BlockKind::Text { citations: Vec::new() };
+                self.open.push(OpenBlock { index, number: None, kind });
+            }
+            Plain::CallStart { id, name } => {
+                self.end_block(index, out);
+                self.start_call(index, Block { id: Some(id), name: Some(name), ..Block::default() }, out);
+            }
         }
         true
     }
