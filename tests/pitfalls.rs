@@ -22,7 +22,7 @@ use pitfalls::{corpus, mutate};
 const MUST_RUN: [(&str, usize); 8] = [
     ("stream", 27),
     ("http", 5),
-    ("wire", 7),
+    ("wire", 8),
     ("schema", 4),
     ("usage", 1),
     ("scenario", 15),

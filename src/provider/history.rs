@@ -131,6 +131,8 @@ impl FromIterator<SessionTurn> for History {
 #[derive(Debug, Default)]
 pub struct BodyCache {
     slot: Mutex<Option<EncodedBody>>,
+    #[cfg(feature = "http")]
+    fit: Mutex<Option<super::media_fit::MediaFit>>,
 }
 
 /// An encoded beginning of a request body.
@@ -169,5 +171,17 @@ impl BodyCache {
         let last = turns.checked_sub(1).and_then(|index| history.turns.get(index)).cloned();
         let body = EncodedBody { wire, head, bytes, turns, lineage: history.lineage, last };
         *self.slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(body);
+    }
+
+    /// Takes out what is known of the media of the conversation's earlier requests.
+    #[cfg(feature = "http")]
+    pub(super) fn take_fit(&self) -> Option<super::media_fit::MediaFit> {
+        self.fit.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// Keeps it for the next one.
+    #[cfg(feature = "http")]
+    pub(super) fn put_fit(&self, fit: super::media_fit::MediaFit) {
+        *self.fit.lock().unwrap_or_else(PoisonError::into_inner) = Some(fit);
     }
 }

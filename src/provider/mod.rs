@@ -54,6 +54,12 @@ mod limits;
     allow(dead_code, reason = "each wire uses its part")
 )]
 mod media;
+#[cfg(feature = "http")]
+#[cfg_attr(
+    not(all(feature = "anthropic", feature = "openai", feature = "gemini")),
+    allow(dead_code, reason = "each wire uses its part")
+)]
+mod media_fit;
 #[cfg_attr(
     not(all(feature = "anthropic", feature = "openai", feature = "gemini")),
     allow(dead_code, reason = "each wire uses its part")

@@ -1,4 +1,4 @@
-use super::super::limits::MediaLimits;
+use super::super::limits::{ManyImages, MediaLimits, RequestLimits};
 use super::super::{Capabilities, ThinkingLevel};
 
 /// What a family of models takes. Source: the vendor's model pages, 2026-11.
@@ -102,10 +102,23 @@ pub(super) enum Thinking {
     Enabled { budget: u32 },
 }
 
-/// Of one image and one document; the whole request may have 32 MB. Source: the vendor's vision pages, 2026-08.
-const CLAUDE_MEDIA: MediaLimits = MediaLimits { image: Some(10 << 20), side: Some(8_000), document: Some(32 << 20) };
+/// Of one image and one document. Source: the vendor's vision pages, 2026-08.
+const CLAUDE_MEDIA: MediaLimits = MediaLimits { image: Some(10 << 20), side: Some(8_000), document: Some(30 << 20) };
+
+/// Of all media of a request, which may have 32 MB with its text. Source: the vendor's vision pages, 2026-08.
+const CLAUDE_REQUEST: RequestLimits =
+    RequestLimits { images: Some(600), many: Some(ManyImages { above: 20, side: 2_000 }), bytes: Some(30 << 20) };
 
 impl Family {
+    /// What is taken of all media together. Models with a short context take fewer images.
+    pub(super) fn request_media(self) -> RequestLimits {
+        match (self.claude, self.reasoning) {
+            (false, _) => RequestLimits::default(),
+            (true, Reasoning::Adaptive) => CLAUDE_REQUEST,
+            (true, Reasoning::None | Reasoning::Budget) => RequestLimits { images: Some(100), ..CLAUDE_REQUEST },
+        }
+    }
+
     /// What is taken of one image or document. Another vendor's limits are its own.
     pub(super) fn media(self) -> MediaLimits {
         if self.claude { CLAUDE_MEDIA } else { MediaLimits::default() }

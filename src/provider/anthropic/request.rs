@@ -9,9 +9,10 @@ use bytes::{BufMut as _, Bytes, BytesMut};
 use serde::Serialize;
 use serde_json::Value;
 
+use super::super::media_fit::{Rules, check_whole, fitted};
 use super::super::names::NameRule;
 use super::super::outgoing::outgoing;
-use super::super::{HistoryTurn, ModelRequest, ProviderError, ProviderErrorKind, RequestHead, ToolChoice};
+use super::super::{HistoryTurn, ModelRequest, ProviderError, ProviderErrorKind, RequestHead, ToolChoice, ToolNames};
 use super::Wire;
 use super::blocks::Blocks;
 use super::call_ids::CallIds;
@@ -27,15 +28,18 @@ const TAIL: &[u8] = b"]}";
 /// # Errors
 /// `Unsupported`, naming turn and block, for what this wire cannot say.
 pub(super) fn encode(wire: &Wire, request: &ModelRequest) -> Result<Bytes, ProviderError> {
-    let ModelRequest { head, history, body_cache } = request;
-    let turns = history.turns();
-    let mut body = Body::new(wire, head);
-    if head.extra.contains_key("messages") {
+    if request.head.extra.contains_key("messages") {
+        let mut body = Body::new(wire, &request.head);
         body.head()?;
         body.buffer.put_u8(b'}');
         return Ok(body.buffer.freeze());
     }
     let key = format!("anthropic-messages {} {}", wire.id, wire.sampling);
+    let family = family(&request.head.model);
+    let request = &*with_rules(wire, family, |rules| fitted(request, &key, rules))?;
+    let ModelRequest { head, history, body_cache } = request;
+    let turns = history.turns();
+    let mut body = Body::new(wire, head);
     let cached = body_cache.take(&key, head, history).filter(|cached| !joins_previous(turns, cached.turns));
     let from = match cached {
         Some(cached) => {
@@ -68,12 +72,20 @@ pub(super) fn encode(wire: &Wire, request: &ModelRequest) -> Result<Bytes, Provi
 /// # Errors
 /// `Unsupported`, naming the first block that cannot.
 pub(super) fn check(wire: &Wire, family: &Family, content: &[SessionContentBlock]) -> Result<(), ProviderError> {
-    let names = super::super::ToolNames::default();
+    let names = ToolNames::default();
     let blocks = Blocks { wire, family, names: &names, ids: &CallIds::default() };
     for (index, block) in content.iter().enumerate() {
         blocks.block(block).map_err(|what| unsupported(wire, &format!("block {index} ({what})")))?;
     }
-    Ok(())
+    with_rules(wire, family, |rules| check_whole(content, rules))
+}
+
+fn with_rules<T>(wire: &Wire, family: &Family, with: impl FnOnce(&Rules<'_>) -> T) -> T {
+    let names = ToolNames::default();
+    let ids = CallIds::default();
+    let blocks = Blocks { wire, family, names: &names, ids: &ids };
+    let fault = |_: Role, block: &SessionContentBlock| blocks.block(block).err();
+    with(&Rules { provider: &wire.id, part: family.media(), whole: family.request_media(), fault: &fault })
 }
 
 fn unsupported(wire: &Wire, what: &str) -> ProviderError {

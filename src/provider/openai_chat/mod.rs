@@ -159,11 +159,7 @@ impl Provider for OpenAiChat {
     }
 
     fn check(&self, model: &str, content: &[SessionContentBlock]) -> Result<(), ProviderError> {
-        let accepts = Accepts::new(&self.profile, model);
-        content.iter().enumerate().try_for_each(|(index, block)| match accepts.part(block) {
-            Ok(_) => Ok(()),
-            Err(refused) => Err(accepts.unsupported(&format!("part {index}"), &refused)),
-        })
+        Accepts::new(&self.profile, model).check(content)
     }
 }
 

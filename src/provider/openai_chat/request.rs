@@ -8,9 +8,11 @@ use serde::ser::{SerializeMap as _, Serializer};
 use serde_json::{Map, Value, json};
 
 use super::messages::{Messages, Sink, Stable};
+use super::parts::Accepts;
 use super::profile::{ChatProfile, SystemRole, ToolChoiceSupport};
 use super::thinking;
 use crate::provider::limits::check_tools;
+use crate::provider::media_fit::fitted;
 use crate::provider::names::NameRule;
 use crate::provider::{ModelRequest, ProviderError, ProviderErrorKind, RequestHead, ToolChoice, ToolDefinition};
 
@@ -37,6 +39,7 @@ pub(super) fn body(profile: &ChatProfile, wire: &str, request: &ModelRequest) ->
         out.get_mut().put_slice(b"}");
         return Ok(out.into_inner().freeze());
     }
+    let request = &*Accepts::new(profile, &head.model).with_rules(|rules| fitted(request, wire, rules))?;
     let cached = request.body_cache.take(wire, head, &request.history);
     let (out, from) = match cached {
         Some(body) => {

@@ -49,6 +49,8 @@ fn vendor(id: &'static str, base_url: &'static str, key_var: &'static str) -> Ch
         cache_control: Models::None,
         structured_output: true,
         max_media_bytes: None,
+        max_images: None,
+        max_request_media_bytes: None,
         max_tools: None,
         finish_words: Cow::Borrowed(&[]),
         overflow_texts: Cow::Borrowed(&[]),
@@ -93,6 +95,8 @@ impl ChatProfile {
             strict_tools: true,
             obfuscation: true,
             max_media_bytes: Some(50 << 20),
+            max_images: Some(500),
+            max_request_media_bytes: Some(50 << 20),
             max_tools: Some(128),
             fixed_temperature: matching!("^o1", "^o3", "^o4", "^gpt-5", "^gpt-6"),
             ..vendor("openai", "https://api.openai.com/v1", "OPENAI_API_KEY")

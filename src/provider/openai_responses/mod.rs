@@ -141,11 +141,7 @@ impl Provider for OpenAi {
     }
 
     fn check(&self, model: &str, content: &[SessionContentBlock]) -> Result<(), ProviderError> {
-        let accepts = self.profile.accepts(model);
-        content.iter().enumerate().try_for_each(|(index, block)| match accepts.part(block) {
-            Ok(_) => Ok(()),
-            Err(refused) => Err(accepts.unsupported(&format!("part {index}"), &refused)),
-        })
+        self.profile.accepts(model).check(content)
     }
 }
 
