@@ -50,6 +50,8 @@ pub(super) struct ModelOut {
     pub(super) complete: bool,
     pub(super) attempts: u32,
     pub(super) model_id: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) prefix_digest: Option<String>,
     pub(super) requested_model: String,
     pub(super) provider: String,
     pub(super) finish: Option<TurnFinishReason>,
@@ -122,6 +124,7 @@ async fn ask(job: ModelJob) -> ModelOut {
                 complete: true,
                 attempts: 0,
                 model_id: None,
+                prefix_digest: None,
                 requested_model: cx.agent.head.model.clone(),
                 provider,
                 finish: None,
@@ -336,6 +339,7 @@ async fn converse(cx: &RunCx, turn_id: Uuid, ready: Ready) -> ModelOut {
     let usage = assembler.usage;
     let cost = price(cx, &*provider, &request, &assembler);
     let model_id = assembler.model_id.clone();
+    let prefix_digest = assembler.prefix_digest.clone();
     let model = request.head.model.clone();
     let blocks = assembler
         .into_blocks(&model, turn_id, |display| cx.agent.tools.canonical_of(display).unwrap_or(display).to_owned());
@@ -350,6 +354,7 @@ async fn converse(cx: &RunCx, turn_id: Uuid, ready: Ready) -> ModelOut {
         cost: lost.with(usage, cost),
         attempts: attempt,
         model_id,
+        prefix_digest,
         requested_model: model,
         provider: provider.id().to_owned(),
         finish,

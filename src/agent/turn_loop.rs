@@ -338,6 +338,7 @@ impl TurnLoop {
         }
         let mut turn = self.turn(turn_id, Role::Assistant, TurnOrigin::Model, out.blocks, at);
         turn.usage = usage;
+        turn.prefix_digest = out.prefix_digest;
         turn.finish_reason = if cut { None } else { out.finish };
         turn.interrupted = cut;
         turn.pending = turn

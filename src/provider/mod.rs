@@ -77,6 +77,8 @@ pub mod openai_responses;
 )]
 mod outgoing;
 mod output_schema;
+#[cfg_attr(not(feature = "anthropic"), allow(dead_code, reason = "the one wire that binds uses it"))]
+mod prefix_digest;
 mod prices;
 mod request;
 mod retry;

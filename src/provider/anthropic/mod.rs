@@ -7,6 +7,7 @@ mod blocks;
 mod call_ids;
 mod error;
 mod events;
+mod fields;
 mod models;
 mod request;
 mod schema;
@@ -21,6 +22,7 @@ use bytes::Bytes;
 use reqwest::header::HeaderMap;
 
 use self::models::family;
+use self::request::Encoded;
 use self::stream::MessageDecoder;
 use super::http::Http;
 use super::names::{NameRule, NameTable};
@@ -138,7 +140,7 @@ impl Anthropic {
     /// # Errors
     /// `Unsupported`, naming turn and block, for what this wire cannot say.
     pub fn encode(&self, request: &ModelRequest) -> Result<Bytes, ProviderError> {
-        request::encode(&self.inner.wire, request)
+        request::encode(&self.inner.wire, request).map(|encoded| encoded.bytes)
     }
 
     /// Decodes a response that was got elsewhere or recorded, without a network. Only the names of the error and of
@@ -241,10 +243,10 @@ impl Provider for Anthropic {
 
     async fn stream(&self, request: Arc<ModelRequest>, cx: &RequestContext) -> Result<ProviderStream, ProviderError> {
         let Inner { wire: settings, http, url, headers } = &*self.inner;
-        let body = request::encode(settings, &request)?;
-        let response = http.post(url, headers, body, cx).await?;
+        let Encoded { bytes, digest } = request::encode(settings, &request)?;
+        let response = http.post(url, headers, bytes, cx).await?;
         let names = NameTable::new(&request.head, NameRule::PORTABLE);
-        let decoder = MessageDecoder::new(settings.clone(), names);
+        let decoder = MessageDecoder::new(settings.clone(), names).bound(digest);
         wire::open(&http.origin, http.options.max_event_bytes, response, decoder).await
     }
 

@@ -16,6 +16,9 @@ pub(super) struct Family {
     pub(super) max_tokens: u32,
     /// Reads PDFs, and keeps its output to a JSON schema.
     claude: bool,
+    /// Its reasoning is refused after anything else than what was before it when it was made: system text, tools and
+    /// messages.
+    pub(super) binds: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,7 +41,11 @@ enum Off {
 }
 
 const fn row(needle: &'static str, reasoning: Reasoning, off: Off, sampling: bool, forced: bool, max: u32) -> Family {
-    Family { needle, reasoning, off, sampling, forced_choice: forced, max_tokens: max, claude: true }
+    Family { needle, reasoning, off, sampling, forced_choice: forced, max_tokens: max, claude: true, binds: false }
+}
+
+const fn bound(needle: &'static str, off: Off, forced: bool) -> Family {
+    Family { binds: true, ..row(needle, Adaptive, off, false, forced, 64_000) }
 }
 
 use Off::{BetweenTools, Disabled, Lowest};
@@ -47,13 +54,13 @@ use Reasoning::{Adaptive, Budget};
 /// The first match counts. Output limits are well below what the models allow where that is very much, since a runaway
 /// answer is paid for.
 const FAMILIES: &[Family] = &[
-    row("fable-5-2", Adaptive, Lowest, false, false, 64_000),
-    row("mythos-5-2", Adaptive, Lowest, false, false, 64_000),
-    row("fable-5-1", Adaptive, Lowest, false, false, 64_000),
-    row("mythos-5-1", Adaptive, Lowest, false, false, 64_000),
-    row("haiku-5-5", Adaptive, Disabled, false, true, 64_000),
-    row("sonnet-5-5", Adaptive, BetweenTools, false, false, 64_000),
-    row("opus-5-5", Adaptive, Lowest, false, false, 64_000),
+    bound("fable-5-2", Lowest, false),
+    bound("mythos-5-2", Lowest, false),
+    bound("fable-5-1", Lowest, false),
+    bound("mythos-5-1", Lowest, false),
+    bound("haiku-5-5", Disabled, true),
+    bound("sonnet-5-5", BetweenTools, false),
+    bound("opus-5-5", Lowest, false),
     row("opus-5", Adaptive, Disabled, false, true, 64_000),
     row("sonnet-5", Adaptive, Disabled, false, true, 64_000),
     row("fable-5", Adaptive, Lowest, false, true, 64_000),
@@ -74,7 +81,7 @@ const FAMILIES: &[Family] = &[
 ];
 
 /// A Claude that is not known yet: the least that all newest models take.
-const UNKNOWN: Family = row("", Adaptive, Lowest, false, false, 64_000);
+const UNKNOWN: Family = bound("", Lowest, false);
 /// Another vendor's model behind this wire: the form that most of them copied.
 const OTHER: Family = Family { claude: false, ..row("", Budget, Disabled, true, true, 8_192) };
 
