@@ -370,6 +370,32 @@ async fn cyclic_and_deep_schemas_are_sent_or_refused_but_end() {
 }
 
 #[tokio::test]
+async fn alternatives_at_the_root_are_sent_to_no_wire_that_refuses_them() {
+    let string = || json!({"type": "string"});
+    for keyword in ["anyOf", "oneOf", "allOf"] {
+        let schema = json!({"type": "object", keyword: [
+            {"properties": {"path": string()}, "required": ["path"]}, {"properties": {"url": string()}},
+        ]});
+        for wire in WIRES {
+            let server = SseServer::start([wire.answer("ok", None)]).await.unwrap();
+            let tool = tool_fn_value("fetch", "Fetches", schema.clone(), |_: Value, _cx| async { Ok("") });
+            wire.builder(&server).tool(tool).build().unwrap().run("Hi").await.unwrap();
+            let request = server.requests()[0].json().unwrap();
+            let declared = wire.declared(&request)[0].clone();
+            let parameters = ["input_schema", "parameters", "parametersJsonSchema"];
+            let parameters = parameters.into_iter().find_map(|field| declared.get(field)).unwrap();
+            if !(wire == Wire::Gemini && keyword == "anyOf") {
+                assert_eq!(parameters.get(keyword), None, "{wire:?}: {parameters}");
+            }
+            // Nothing of it is lost.
+            let text = parameters.to_string();
+            assert!(text.contains("path") && text.contains("url"), "{wire:?}: {parameters}");
+            assert_eq!(parameters["type"], "object", "{wire:?}: {parameters}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_schema_of_a_thousand_levels_is_a_build_error() {
     let server = SseServer::start([]).await.unwrap();
     let tool = tool_fn_value("odd", "Odd", nested(1_000), |_: Value, _cx| async { Ok("") });

@@ -25,6 +25,7 @@ mod messages;
 pub(super) mod parts;
 mod profile;
 mod request;
+pub(super) mod schema;
 mod stream;
 mod thinking;
 mod usage;

@@ -62,6 +62,9 @@ pub struct ChatProfile {
     pub call_ids: CallIds,
     /// Tools may be declared `strict`.
     pub strict_tools: bool,
+    /// The root of a tool's schema must be an object without `anyOf`, `oneOf`, `allOf`, `enum` and `not`. What the
+    /// tool has of these goes into its description; arguments are checked against the real schema either way.
+    pub plain_schema_root: bool,
     /// Whether `tool_choice` is understood.
     pub tool_choice: ToolChoiceSupport,
     /// `stream_options` is understood; without it the vendor sends usage by itself.

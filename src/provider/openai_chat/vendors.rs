@@ -42,6 +42,7 @@ fn vendor(id: &'static str, base_url: &'static str, key_var: &'static str) -> Ch
         name_in_tool_results: false,
         call_ids: CallIds::Free,
         strict_tools: false,
+        plain_schema_root: false,
         tool_choice: ToolChoiceSupport::Full,
         stream_options: true,
         obfuscation: false,
@@ -93,6 +94,7 @@ impl ChatProfile {
             documents: DocumentStyle::File,
             call_ids: CallIds::MaxLength(40),
             strict_tools: true,
+            plain_schema_root: true,
             obfuscation: true,
             max_media_bytes: Some(50 << 20),
             max_images: Some(500),
@@ -140,6 +142,7 @@ impl ChatProfile {
             documents: DocumentStyle::File,
             call_ids: CallIds::MaxLength(40),
             strict_tools: true,
+            plain_schema_root: true,
             cache_control: matching!("^anthropic/"),
             ..vendor("openrouter", "https://openrouter.ai/api/v1", "OPENROUTER_API_KEY")
         }

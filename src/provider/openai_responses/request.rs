@@ -7,11 +7,10 @@ use serde_json::{Map, Value, json};
 
 use super::conversation::{Conversation, Sink, Stable};
 use super::profile::ResponsesProfile;
-use super::schema;
 use crate::provider::limits::check_tools;
 use crate::provider::media_fit::fitted;
 use crate::provider::names::NameRule;
-use crate::provider::openai_chat::ToolChoiceSupport;
+use crate::provider::openai_chat::{ToolChoiceSupport, schema};
 use crate::provider::{ModelRequest, ProviderError, ProviderErrorKind, RequestHead, ThinkingLevel, ToolChoice};
 
 type Buffer = Writer<BytesMut>;
