@@ -22,6 +22,7 @@ pub(super) struct Assembler {
     pub(super) prefix_digest: Option<String>,
     pub(super) usage: Option<UsageSnapshot>,
     pub(super) finish: Option<(TurnFinishReason, Option<String>)>,
+    pub(super) finish_message: Option<String>,
 }
 
 struct Building {
@@ -56,7 +57,14 @@ pub(super) enum Changed {
 
 impl Assembler {
     pub(super) const fn new() -> Self {
-        Self { blocks: Vec::new(), model_id: None, prefix_digest: None, usage: None, finish: None }
+        Self {
+            blocks: Vec::new(),
+            model_id: None,
+            prefix_digest: None,
+            usage: None,
+            finish: None,
+            finish_message: None,
+        }
     }
 
     /// Whether anything of the answer itself has arrived.
@@ -107,6 +115,10 @@ impl Assembler {
         match event {
             StreamEvent::Start { model, .. } => {
                 self.model_id.clone_from(model);
+                Changed::Nothing
+            }
+            StreamEvent::FinishMessage(message) => {
+                self.finish_message = Some(message.clone());
                 Changed::Nothing
             }
             StreamEvent::PrefixDigest(digest) => {

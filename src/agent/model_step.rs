@@ -69,6 +69,7 @@ pub(super) struct ModelOut {
 pub(super) enum Continuation {
     UserText,
     AsIs,
+    Host,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -170,7 +171,7 @@ async fn prepare(job: ModelJob, visions: &mut Vec<Description>) -> Result<Ready,
     let answerable = match history.last() {
         None => false,
         Some(last) if last.role == Role::Assistant => {
-            last.finish_reason == Some(TurnFinishReason::Pause) && provider.resume(last) != Resume::UserText
+            last.finish_reason == Some(TurnFinishReason::Pause) && provider.resume(last).is_sent_again()
         }
         Some(_) => true,
     };
@@ -398,6 +399,7 @@ fn continuation(provider: &dyn Provider, blocks: &[SessionContentBlock]) -> Cont
     match provider.resume(&turn) {
         Resume::UserText => Continuation::UserText,
         Resume::AsIs | Resume::Token => Continuation::AsIs,
+        Resume::Host => Continuation::Host,
     }
 }
 
@@ -472,6 +474,9 @@ async fn stream(
                 "the provider classified the turn as failed",
             );
             error.code.clone_from(raw);
+            if let Some(said) = &assembler.finish_message {
+                error.message.clone_from(said);
+            }
             Err(error)
         }
         Some(_) => Ok(()),

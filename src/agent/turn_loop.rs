@@ -384,6 +384,7 @@ impl TurnLoop {
                 }
                 if !called {
                     match resume {
+                        Some(Continuation::Host) => return Next::Stop(StopCause::Paused),
                         Some(Continuation::AsIs) => self.unresolved = true,
                         Some(Continuation::UserText) | None => self.push_text(turn, TurnOrigin::Pause, CONTINUE, at),
                     }

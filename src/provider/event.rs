@@ -84,6 +84,9 @@ pub enum StreamEvent {
     },
     /// Usage so far: a snapshot that replaces the one before.
     Usage(UsageSnapshot),
+    /// What the provider says of the end in words, before [`Finish`](Self::Finish): with the class `error` it is the
+    /// text of that error.
+    FinishMessage(String),
     /// The answer is complete. Nothing follows.
     Finish {
         /// The class.

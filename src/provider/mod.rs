@@ -209,6 +209,16 @@ pub enum Resume {
     AsIs,
     /// By a token that the provider gave; the wire builder finds it in the paused turn.
     Token,
+    /// By the host alone: an approval or an item of its side is missing, which no text stands for. The run ends.
+    Host,
+}
+
+impl Resume {
+    /// Whether the conversation is sent again with the paused turn at its end.
+    #[must_use]
+    pub const fn is_sent_again(self) -> bool {
+        matches!(self, Self::AsIs | Self::Token)
+    }
 }
 
 /// The answer as it arrives. Pull based: nothing runs while nobody polls.

@@ -29,7 +29,6 @@ mod items;
 mod output;
 mod profile;
 mod request;
-mod schema;
 mod state;
 mod stream;
 mod usage;
@@ -48,8 +47,8 @@ pub use profile::ResponsesProfile;
 use self::stream::ResponsesDecoder;
 use super::http::{Http, RawResponse};
 use super::names::{NameRule, NameTable};
-use super::{Capabilities, ModelRequest, Provider, ProviderError, ProviderStream, RequestContext, wire};
-use crate::types::SessionContentBlock;
+use super::{Capabilities, ModelRequest, Provider, ProviderError, ProviderStream, RequestContext, Resume, wire};
+use crate::types::{SessionContentBlock, SessionTurn};
 
 /// A model behind the Responses wire.
 ///
@@ -138,6 +137,10 @@ impl Provider for OpenAi {
         let names = NameTable::new(&request.head, NameRule::PORTABLE);
         let decoder = ResponsesDecoder::new(Arc::clone(&self.profile), names).limited(request.head.max_tokens);
         wire::open(&self.http.origin, self.http.options.max_event_bytes, response, decoder).await
+    }
+
+    fn resume(&self, turn: &SessionTurn) -> Resume {
+        if host_items::waits(turn, &self.profile.producer()) { Resume::Host } else { Resume::UserText }
     }
 
     fn check(&self, model: &str, content: &[SessionContentBlock]) -> Result<(), ProviderError> {
