@@ -54,9 +54,10 @@ pub(crate) fn long_call(bytes: usize) -> History {
     history
 }
 
-/// The arguments of a call that writes a file: about that many bytes, with something to escape in every twenty.
+/// The arguments of a call that writes a file of that many bytes, or nearly.
 pub(crate) fn long_arguments(bytes: usize) -> String {
-    format!("{{\"path\":\"{}\"}}", "a \\\"quoted\\\" word\\n".repeat(bytes / 20))
+    const LINE: &str = r#"    let total = items.iter().map(|item| item.price(\"net\")).sum::<u64>();\n"#;
+    format!("{{\"path\":\"{}\"}}", LINE.repeat(bytes / LINE.len()))
 }
 
 /// A conversation of at least that many turns.
