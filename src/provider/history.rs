@@ -133,7 +133,7 @@ impl FromIterator<SessionTurn> for History {
 pub struct BodyCache {
     slot: Mutex<Option<EncodedBody>>,
     #[cfg(feature = "http")]
-    fit: Mutex<Option<super::media_fit::MediaFit>>,
+    fit: Mutex<Option<Box<super::media_fit::MediaFit>>>,
 }
 
 /// An encoded beginning of a request body.
@@ -192,13 +192,13 @@ impl BodyCache {
 
     /// Takes out what is known of the media of the conversation's earlier requests.
     #[cfg(feature = "http")]
-    pub(super) fn take_fit(&self) -> Option<super::media_fit::MediaFit> {
+    pub(super) fn take_fit(&self) -> Option<Box<super::media_fit::MediaFit>> {
         self.fit.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     /// Keeps it for the next one.
     #[cfg(feature = "http")]
-    pub(super) fn put_fit(&self, fit: super::media_fit::MediaFit) {
+    pub(super) fn put_fit(&self, fit: Box<super::media_fit::MediaFit>) {
         *self.fit.lock().unwrap_or_else(PoisonError::into_inner) = Some(fit);
     }
 }

@@ -76,15 +76,14 @@ pub(crate) fn fitted<'r>(
     let turns = request.history.turns();
     let mut fit = match request.body_cache.take_fit() {
         Some(fit) if fit.fits(wire, request) => fit,
-        _ => MediaFit::new(wire, request),
+        _ => Box::new(MediaFit::new(wire, request)),
     };
     let (from, held_before) = (fit.seen, fit.held);
     let mut faults = 0;
     // A part of the last turn that cannot be sent is the encoder's to refuse; nothing is kept of that.
     let mut refused = false;
-    let mut starts = Vec::new();
     for (index, turn) in turns.iter().enumerate().skip(from) {
-        starts.push(fit.held.seen);
+        let own = fit.held.seen;
         let last = index + 1 == turns.len() && turn.role == Role::User;
         let found = fit.held.add(turn, rules);
         if found > 0 && last {
@@ -93,7 +92,6 @@ pub(crate) fn fitted<'r>(
             faults += found;
         }
         if rules.whole.passed(&fit.held.sent).is_some() {
-            let own = starts.last().copied().unwrap_or_default();
             fit.held.leave_out(turns.get(..=index).unwrap_or_default(), own, last, rules)?;
         }
     }
@@ -114,7 +112,7 @@ pub(crate) fn fitted<'r>(
         _ => (None, from),
     };
     if let Some(view) = &mut view {
-        let mut ordinal = if from == 0 { 0 } else { starts.first().copied().unwrap_or(held_before.seen) };
+        let mut ordinal = if from == 0 { 0 } else { held_before.seen };
         for (index, turn) in turns.iter().enumerate().skip(from) {
             let keeps_faults = refused && index + 1 == turns.len();
             view.push(shown(turn, &mut ordinal, &fit.held, rules, keeps_faults));

@@ -156,6 +156,9 @@ pub trait Provider: Send + Sync {
 
     /// Sends the request.
     ///
+    /// Media of earlier turns that `model` cannot take are no error, or a conversation would be stuck with what it once
+    /// held: a text stands for them, the same at every request.
+    ///
     /// # Errors
     /// Anything that went wrong before the answer began; later errors come through the stream, as its last item.
     async fn stream(&self, request: Arc<ModelRequest>, cx: &RequestContext) -> Result<ProviderStream, ProviderError>;
@@ -166,7 +169,7 @@ pub trait Provider: Send + Sync {
         Resume::UserText
     }
 
-    /// Checks that the blocks of a user turn can be sent to `model`, before anything is stored or sent.
+    /// Checks that the blocks of a new user turn can be sent to `model`, before anything is stored or sent.
     ///
     /// # Errors
     /// `Unsupported`, naming the index and type of the first block that cannot.

@@ -1,7 +1,7 @@
 use uuid::Uuid;
 
-/// What an API binds reasoning to, rolled into a digest as it is encoded: the same bytes in the same order give the same
-/// one, in every process. Reasoning itself is not part of it, or leaving some out would void all that follows.
+/// What an API binds reasoning to, rolled into a digest as it is encoded: the same bytes in the same order give the
+/// same one, in every process. Reasoning itself is not part of it, or leaving some out would void all that follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PrefixDigest(Uuid);
 

@@ -43,6 +43,11 @@ const VERSION_WITH_SAMPLING: &str = DEFAULT_VERSION;
 ///
 /// Cloning is cheap. Nothing is sent, and no TLS is set up, before the first request.
 ///
+/// The models of the 5.1 generation and later bind their reasoning to the system text, the tools and all messages
+/// before it, and the API refuses it after anything else. Each answer's turn keeps a digest of these; once one differs, the
+/// reasoning up to that turn is left out. To have the API itself leave out exactly what it must, send
+/// `thinking.block_binding` as a request field, with the beta header that it needs.
+///
 /// ```no_run
 /// use zidane::provider::Anthropic;
 ///
@@ -138,7 +143,7 @@ impl Anthropic {
     /// leaves in it what the conversation's next request can take.
     ///
     /// # Errors
-    /// `Unsupported`, naming turn and block, for what this wire cannot say.
+    /// `Unsupported`, naming turn and block, for what this wire cannot say of the last turn.
     pub fn encode(&self, request: &ModelRequest) -> Result<Bytes, ProviderError> {
         request::encode(&self.inner.wire, request).map(|encoded| encoded.bytes)
     }

@@ -28,20 +28,21 @@ const TAIL: &[u8] = b"]}";
 /// # Errors
 /// `Unsupported`, naming turn and block, for what this wire cannot say.
 pub(super) fn encode(wire: &Wire, request: &ModelRequest) -> Result<Encoded, ProviderError> {
+    let family = family(&request.head.model);
     if request.head.extra.contains_key("messages") {
-        let mut body = Body::new(wire, &request.head);
+        let mut body = Body::new(wire, family, &request.head);
         body.head()?;
         body.buffer.put_u8(b'}');
         return Ok(Encoded { bytes: body.buffer.freeze(), digest: None });
     }
     let key = format!("anthropic-messages {} {}", wire.id, wire.sampling);
-    let family = family(&request.head.model);
     let request = &*with_rules(wire, family, |rules| fitted(request, &key, rules))?;
     let ModelRequest { head, history, body_cache } = request;
     let turns = history.turns();
     let cached = body_cache.take(&key, head, history).filter(|cached| !joins_previous(turns, cached.turns));
+    #[cfg(debug_assertions)]
     let was_kept = cached.is_some();
-    let mut body = Body::new(wire, head);
+    let mut body = Body::new(wire, family, head);
     let from = match cached {
         Some(cached) => {
             body.buffer = cached.bytes.try_into_mut().unwrap_or_else(|shared| BytesMut::from(&shared[..]));
@@ -55,7 +56,7 @@ pub(super) fn encode(wire: &Wire, request: &ModelRequest) -> Result<Encoded, Pro
     };
     let mut stable = body.messages(turns, from)?;
     if body.void > body.bound.map_or(0, |bound| bound.dropped) {
-        (body, stable) = Body::fresh(wire, head, turns, body.void)?;
+        (body, stable) = Body::fresh(wire, family, head, turns, body.void)?;
     }
     body.buffer.extend_from_slice(TAIL);
     let digest = body.bound.map(|bound| bound.digest);
@@ -65,9 +66,9 @@ pub(super) fn encode(wire: &Wire, request: &ModelRequest) -> Result<Encoded, Pro
 
     #[cfg(debug_assertions)]
     if was_kept {
-        let (mut fresh, _) = Body::fresh(wire, head, turns, 0)?;
+        let (mut fresh, _) = Body::fresh(wire, family, head, turns, 0)?;
         if fresh.void > 0 {
-            (fresh, _) = Body::fresh(wire, head, turns, fresh.void)?;
+            (fresh, _) = Body::fresh(wire, family, head, turns, fresh.void)?;
         }
         fresh.buffer.extend_from_slice(TAIL);
         debug_assert_eq!(bytes, fresh.buffer, "the kept body is not what would be encoded now");
@@ -126,18 +127,19 @@ struct Body<'a> {
 }
 
 impl<'a> Body<'a> {
-    fn new(wire: &'a Wire, head: &'a RequestHead) -> Self {
-        Self { wire, head, family: family(&head.model), buffer: BytesMut::new(), bound: None, void: 0 }
+    fn new(wire: &'a Wire, family: &'static Family, head: &'a RequestHead) -> Self {
+        Self { wire, head, family, buffer: BytesMut::new(), bound: None, void: 0 }
     }
 
     /// A body from its first byte, without the reasoning of the first `dropped` turns.
     fn fresh(
         wire: &'a Wire,
+        family: &'static Family,
         head: &'a RequestHead,
         turns: &[Arc<HistoryTurn>],
         dropped: usize,
     ) -> Result<(Self, Stable), ProviderError> {
-        let mut body = Self::new(wire, head);
+        let mut body = Self::new(wire, family, head);
         body.begin(dropped)?;
         let stable = body.messages(turns, 0)?;
         Ok((body, stable))

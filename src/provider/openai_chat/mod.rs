@@ -106,8 +106,8 @@ impl OpenAiChat {
     /// leaves in it what the conversation's next request can take.
     ///
     /// # Errors
-    /// `Unsupported`, naming turn and block, for what this vendor's wire cannot say; `Invalid` for more tools than it
-    /// takes.
+    /// `Unsupported`, naming turn and block, for what this vendor's wire cannot say of the last turn; `Invalid` for
+    /// more tools than it takes.
     pub fn encode(&self, request: &ModelRequest) -> Result<Bytes, ProviderError> {
         request::body(&self.profile, &self.wire, request)
     }
