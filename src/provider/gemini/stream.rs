@@ -280,7 +280,9 @@ impl ContentDecoder {
             let value = Value::Object([(TOKEN.to_owned(), Value::String(token))].into_iter().collect());
             out.push_back(StreamEvent::Opaque { block, producer, value });
         }
-        out.extend(self.said.take().map(StreamEvent::FinishMessage));
+        // Of an end that is as it should be it says no more than the reason does.
+        let said = self.said.take().filter(|_| !matches!(reason, TurnFinishReason::Stop | TurnFinishReason::ToolCalls));
+        out.extend(said.map(StreamEvent::FinishMessage));
         out.push_back(StreamEvent::Finish { reason, raw: Some(raw) });
         self.finished = true;
         Ok(())
