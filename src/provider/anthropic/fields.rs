@@ -10,6 +10,9 @@ use super::super::names::NameRule;
 use super::super::prefix_digest::PrefixDigest;
 use super::schema::{fits_strict, lowered};
 
+/// The API refuses a request with more; the arguments of the others are checked here all the same.
+const MAX_STRICT_TOOLS: usize = 20;
+
 #[derive(Clone, Copy, Serialize)]
 pub(super) struct CacheControl {
     #[serde(rename = "type")]
@@ -47,6 +50,7 @@ pub(super) struct Tool<'a> {
 
 pub(super) fn tools(head: &RequestHead, marks: bool) -> Vec<Tool<'_>> {
     let last = head.tools.len().saturating_sub(1);
+    let mut strict_left = MAX_STRICT_TOOLS;
     head.tools
         .iter()
         .enumerate()
@@ -54,7 +58,7 @@ pub(super) fn tools(head: &RequestHead, marks: bool) -> Vec<Tool<'_>> {
             name: NameRule::PORTABLE.wire_name(head.names.display(&tool.name)),
             description: tool.description.trim(),
             input_schema: lowered(&tool.input_schema),
-            strict: tool.strict && fits_strict(&tool.input_schema),
+            strict: tool.strict && fits_strict(&tool.input_schema) && take_one(&mut strict_left),
             cache_control: CacheControl::when(marks && place == last),
         })
         .collect()
@@ -95,6 +99,12 @@ pub(super) struct Format {
     #[serde(rename = "type")]
     pub(super) kind: &'static str,
     pub(super) schema: Value,
+}
+
+fn take_one(left: &mut usize) -> bool {
+    let taken = *left > 0;
+    *left = left.saturating_sub(1);
+    taken
 }
 
 /// What reasoning is bound to before the first message. Cache marks are no part of it.

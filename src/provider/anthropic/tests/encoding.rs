@@ -465,3 +465,14 @@ fn a_changed_head_is_encoded_anew() {
     request.head = Arc::new(head());
     assert_eq!(bytes(&request), first);
 }
+
+#[test]
+fn no_more_tools_are_strict_than_the_api_takes() {
+    let schema = json!({"type": "object", "properties": {}, "additionalProperties": false});
+    let strict =
+        |number| ToolDefinition { strict: true, ..ToolDefinition::new(format!("t{number}"), "", schema.clone()) };
+    let head = RequestHead { tools: (0..30).map(strict).collect(), ..head() };
+    let body = encoded(head, vec![says("go")]);
+    let strict = body["tools"].as_array().unwrap().iter().filter(|tool| tool["strict"] == true);
+    assert_eq!(strict.count(), 20);
+}
