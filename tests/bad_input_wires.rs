@@ -150,6 +150,71 @@ async fn media_within_the_limits_go_out() {
     }
 }
 
+#[tokio::test]
+async fn more_media_than_a_request_takes_are_refused_before_anything_is_stored_or_sent() {
+    let many = |count: u32, side: u32| (0..count).map(move |_| PromptPart::Image(png(side, 10, 100)));
+    for (wire, prompt, named) in [
+        (Wire::Anthropic, many(21, 2_500).collect::<Vec<_>>(), "20"),
+        (Wire::Anthropic, many(601, 10).collect(), "600"),
+        (Wire::Anthropic, vec![pdf(15 * MB), pdf(15 * MB)], "1"),
+        (Wire::Chat, many(501, 10).collect(), "500"),
+        (Wire::Responses, vec![pdf(30 * MB), pdf(30 * MB)], "1"),
+        (Wire::Gemini, many(3_601, 10).collect(), "3600"),
+    ] {
+        let server = SseServer::start([]).await.unwrap();
+        let agent = wire.builder(&server).build().unwrap();
+        let error = agent.run(prompt).await.unwrap_err();
+        let error = provider_error(&error);
+        assert_eq!(error.kind, ProviderErrorKind::Unsupported, "{wire:?}: {error}");
+        assert!(error.message.contains(&format!("block {named} ")), "{wire:?}: {error}");
+        assert!(agent.history().is_empty() && server.requests().is_empty());
+    }
+}
+
+/// Stored under a model that takes them, and then sent to others.
+#[tokio::test]
+async fn media_of_the_history_that_a_model_does_not_take_become_a_note_that_stays() {
+    let server = SseServer::start([Wire::Anthropic.answer("ok", None)]).await.unwrap();
+    let agent = Wire::Anthropic.builder(&server).build().unwrap();
+    let shown = [
+        PromptPart::text("Look"),
+        PromptPart::Image(Media::bytes("image/gif", b"GIF89a\x0a\0\x0a\0......")),
+        PromptPart::Document(Document::pdf("a.pdf", b"%PDF-1.7\n...")),
+    ];
+    agent.run(shown).await.unwrap();
+    let turns: Vec<_> = agent.history().iter().cloned().collect();
+    // The first takes no PDF, the second no GIF.
+    for wire in [Wire::Chat, Wire::Gemini] {
+        let server = SseServer::start((0..3).map(|_| wire.answer("ok", None))).await.unwrap();
+        let mut builder = wire.builder(&server).history(turns.clone());
+        if wire == Wire::Chat {
+            builder = builder.provider(OpenAiChat::compatible(server.url()).unwrap());
+        }
+        let agent = builder.build().unwrap();
+        for text in ["And now?", "And then?"] {
+            agent.run(text).await.unwrap_or_else(|error| panic!("{wire:?}: {error}"));
+        }
+        let refused = if wire == Wire::Chat {
+            PromptPart::Document(Document::pdf("b.pdf", b"%PDF-1.7\n..."))
+        } else {
+            PromptPart::Image(Media::bytes("image/gif", b"GIF89a......"))
+        };
+        let stored = agent.history().len();
+        let error = agent.run(vec![refused]).await.unwrap_err();
+        assert_eq!(provider_error(&error).kind, ProviderErrorKind::Unsupported, "{wire:?}");
+        assert_eq!(agent.history().len(), stored, "{wire:?}");
+        agent.run("Still there?").await.unwrap();
+        let sent: Vec<_> =
+            server.requests().iter().map(|request| String::from_utf8_lossy(&request.body).into_owned()).collect();
+        for pair in sent.windows(2) {
+            assert!(pair[1].starts_with(pair[0].trim_end_matches([']', '}'])), "{wire:?}: {pair:#?}");
+        }
+        let (gone, kept) = if wire == Wire::Chat { ("JVBERi", "R0lGOD") } else { ("R0lGOD", "JVBERi") };
+        assert!(sent[0].contains("[left out: ") && sent[0].contains(kept), "{wire:?}: {}", sent[0]);
+        assert!(!sent[0].contains(gone), "{wire:?}: {}", sent[0]);
+    }
+}
+
 fn picture(media: Media) -> ToolResultContent {
     ToolResultContent::Image(media)
 }
@@ -300,6 +365,32 @@ async fn cyclic_and_deep_schemas_are_sent_or_refused_but_end() {
                 }
                 Err(error) => assert!(what == "deeper" && error.to_string().contains("`odd`"), "{what}: {error}"),
             }
+        }
+    }
+}
+
+#[tokio::test]
+async fn alternatives_at_the_root_are_sent_to_no_wire_that_refuses_them() {
+    let string = || json!({"type": "string"});
+    for keyword in ["anyOf", "oneOf", "allOf"] {
+        let schema = json!({"type": "object", keyword: [
+            {"properties": {"path": string()}, "required": ["path"]}, {"properties": {"url": string()}},
+        ]});
+        for wire in WIRES {
+            let server = SseServer::start([wire.answer("ok", None)]).await.unwrap();
+            let tool = tool_fn_value("fetch", "Fetches", schema.clone(), |_: Value, _cx| async { Ok("") });
+            wire.builder(&server).tool(tool).build().unwrap().run("Hi").await.unwrap();
+            let request = server.requests()[0].json().unwrap();
+            let declared = wire.declared(&request)[0].clone();
+            let parameters = ["input_schema", "parameters", "parametersJsonSchema"];
+            let parameters = parameters.into_iter().find_map(|field| declared.get(field)).unwrap();
+            if !(wire == Wire::Gemini && keyword == "anyOf") {
+                assert_eq!(parameters.get(keyword), None, "{wire:?}: {parameters}");
+            }
+            // Nothing of it is lost.
+            let text = parameters.to_string();
+            assert!(text.contains("path") && text.contains("url"), "{wire:?}: {parameters}");
+            assert_eq!(parameters["type"], "object", "{wire:?}: {parameters}");
         }
     }
 }

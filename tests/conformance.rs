@@ -61,6 +61,13 @@ impl ProviderFixture for AnthropicFixture {
             Saying::EmptyCall => sse(&[call("a", &[""])], "tool_use"),
             Saying::Length => sse(&[text(&["Half"])], "max_tokens"),
             Saying::CutCall => sse(&[text(&["Half"]), call("a", &["{\"n\": "])], "max_tokens"),
+            Saying::Thinking => {
+                let deltas = vec![
+                    json!({"type": "thinking_delta", "thinking": "Hm."}),
+                    json!({"type": "signature_delta", "signature": "conformance-state"}),
+                ];
+                sse(&[(json!({"type": "thinking", "thinking": ""}), deltas), text(&["Done."])], "end_turn")
+            }
             Saying::Refusal => sse(&[text(&["I"])], "refusal"),
             Saying::UnknownFinish => sse(&[text(&["Hm"])], "sideways"),
             Saying::UnknownEvent => {
@@ -240,6 +247,16 @@ impl ProviderFixture for ResponsesFixture {
                 let cut = Self::call("a", &["{\"n\": "], "incomplete");
                 sse(&[text(&["Half"]), cut], Self::end("incomplete", Some("max_output_tokens")))
             }
+            Saying::Thinking => {
+                let item = |summary: Value| {
+                    json!({"type": "reasoning", "id": "rs_1", "summary": summary,
+                        "encrypted_content": "conformance-state"})
+                };
+                let part = json!({"type": "summary_text", "text": "Hm."});
+                let delta =
+                    json!({"type": "response.reasoning_summary_text.delta", "summary_index": 0, "delta": "Hm."});
+                sse(&[(item(json!([])), vec![delta], item(json!([part]))), text(&["Done."])], done())
+            }
             Saying::Refusal => {
                 let part = json!({"type": "refusal", "refusal": "No."});
                 let item = json!({"type": "message", "id": "msg", "role": "assistant", "content": [part]});
@@ -325,6 +342,10 @@ impl ProviderFixture for GeminiFixture {
                 let open = json!([{"functionCall":
                     {"id": "a", "name": "echo", "partialArgs": [piece], "willContinue": true}}]);
                 stream(&[chunk(text("Half"), None), chunk(open, None), chunk(json!([]), Some("MAX_TOKENS"))])
+            }
+            Saying::Thinking => {
+                let done = json!([{"text": "Done.", "thoughtSignature": "conformance-state"}]);
+                stream(&[chunk(json!([{"text": "Hm.", "thought": true}]), None), chunk(done, Some("STOP"))])
             }
             Saying::Refusal => stream(&[chunk(text("I"), Some("SAFETY"))]),
             Saying::UnknownFinish => stream(&[chunk(text("Hm"), Some("SIDEWAYS"))]),

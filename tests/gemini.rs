@@ -127,6 +127,17 @@ async fn a_call_that_the_api_found_broken_is_tried_again_and_leaves_nothing() {
 }
 
 #[tokio::test]
+async fn what_the_api_says_of_a_broken_call_is_the_errors_text() {
+    let said = "Malformed function call: print(default_api.add(1, 2)";
+    let more = json!({"finishReason": "MALFORMED_FUNCTION_CALL", "finishMessage": said});
+    let server = SseServer::start([HttpReply::sse(chunk(json!([]), more))]).await.unwrap();
+    let error = builder(&server).retry(RetryPolicy::never()).build().unwrap().run("go").await.unwrap_err();
+    let RunErrorKind::Provider(error) = &error.kind else { panic!("{error}") };
+    assert_eq!(error.kind, ProviderErrorKind::Server);
+    assert_eq!((error.code.as_deref(), error.message.as_str()), (Some("MALFORMED_FUNCTION_CALL"), said));
+}
+
+#[tokio::test]
 async fn a_missing_signature_is_not_tried_again() {
     let server = SseServer::start([ends(json!([]), "MISSING_THOUGHT_SIGNATURE")]).await.unwrap();
     let agent = builder(&server).retry(RetryPolicy::default()).build().unwrap();

@@ -1,9 +1,16 @@
-//! A real model behind a real server, on both wires that llama.cpp speaks and this crate builds.
+//! Counterparts that others wrote: a real model behind llama.cpp's server, the same model behind a bridge that makes the
+//! formats of the other wires of it, and a scripted server that errs on demand. Where they differ, all are right.
 //!
-//! Runs when `ZIDANE_LOCAL_LLM_URL` names a server that `scripts/local-llm start` began; `scripts/test` does both. It
-//! checks calls, facts and errors, never wording: the model is small.
-#![cfg(all(feature = "anthropic", feature = "openai", feature = "json-schema"))]
+//! Each part runs when a variable names its server; `scripts/test local_llm` starts them all. `ZIDANE_LOCAL_LLM_URL`:
+//! `scripts/local-llm`; `ZIDANE_LLM_BRIDGE_URL` and `ZIDANE_LLM_MOCK_URL`: `scripts/llm-peers`. With the model calls, facts
+//! and errors are checked, never wording: it is small.
+#![cfg(all(feature = "anthropic", feature = "openai", feature = "gemini", feature = "json-schema"))]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+#[path = "local_llm/bridge.rs"]
+mod bridge;
+#[path = "local_llm/mock.rs"]
+mod mock;
 
 use std::io::Write as _;
 use std::sync::{Arc, Mutex};
@@ -35,12 +42,18 @@ fn weather(asked: &Asked) -> impl Tool + use<> {
     })
 }
 
+/// The address of a counterpart. Without one its tests do nothing, and say so.
+fn server(variable: &str) -> Option<String> {
+    let url = std::env::var(variable).ok().filter(|url| !url.is_empty());
+    if url.is_none() {
+        let _ = writeln!(std::io::stderr(), "SKIPPED: no counterpart (set {variable})");
+    }
+    url
+}
+
 /// One builder per wire.
 fn models() -> Vec<(&'static str, AgentBuilder)> {
-    let Ok(url) = std::env::var("ZIDANE_LOCAL_LLM_URL") else {
-        let _ = writeln!(std::io::stderr(), "SKIPPED: no local model (set ZIDANE_LOCAL_LLM_URL)");
-        return Vec::new();
-    };
+    let Some(url) = server("ZIDANE_LOCAL_LLM_URL") else { return Vec::new() };
     let chat = OpenAiChat::builder().profile(ChatProfile::llama_cpp()).base_url(format!("{url}/v1")).build().unwrap();
     let profile = ResponsesProfile::llama_cpp();
     let responses = OpenAi::builder().profile(profile).base_url(format!("{url}/v1")).build().unwrap();

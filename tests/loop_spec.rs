@@ -444,6 +444,14 @@ async fn row_09_a_pause_is_continued_by_text_or_as_it_is() {
 }
 
 #[tokio::test]
+async fn row_09_a_pause_that_only_the_host_can_end_ends_the_run() {
+    let paused = Reply::text("May I?").finish(TurnFinishReason::Pause, None);
+    let told = Scenario::new([paused, Reply::text("Done.")]).model(|model| model.resume(Resume::Host)).tell_all().await;
+    assert_eq!(told.outcome().stop, StopCause::Paused);
+    assert_eq!(told.transcript(), ["prompt: Go", "model: May I?"]);
+}
+
+#[tokio::test]
 async fn row_09_no_steering_while_a_server_call_is_unresolved() {
     let paused = Reply::text("Searching.").finish(TurnFinishReason::Pause, None);
     let told = Scenario::new([paused, Reply::text("Done."), Reply::text("And more.")])

@@ -4,6 +4,10 @@
 #![cfg(all(feature = "anthropic", feature = "openai", feature = "gemini"))]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[path = "matrix/approval.rs"]
+mod approval;
+#[path = "matrix/bound.rs"]
+mod bound;
 #[path = "matrix/broken.rs"]
 mod broken;
 #[path = "matrix/compacted.rs"]

@@ -24,7 +24,7 @@ use pitfalls::{corpus, mutate};
 const MUST_RUN: [(&str, usize); 9] = [
     ("stream", 27),
     ("http", 5),
-    ("wire", 7),
+    ("wire", 8),
     ("schema", 4),
     ("usage", 1),
     ("scenario", 17),

@@ -3,3 +3,4 @@
 
 pub(crate) mod model;
 pub(crate) mod traffic;
+pub(crate) mod wires;

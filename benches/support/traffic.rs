@@ -1,119 +1,14 @@
-//! Conversations and answers as agents have them, and what the wires make of them.
+//! Conversations as agents have them.
 
 use std::sync::Arc;
 
-use bytes::Bytes;
-use futures::StreamExt as _;
 use serde_json::json;
-use zidane::provider::{
-    Anthropic, BodyCache, History, HistoryTurn, ModelRequest, OpenAiChat, RawResponse, RequestHead, StreamEvent,
-    ToolDefinition,
-};
+use zidane::provider::{BodyCache, History, HistoryTurn, ModelRequest, RequestHead, ToolDefinition};
 use zidane::types::{
     Extra, Role, SessionContentBlock, SessionTurn, ToolCallBlock, ToolResultBlock, ToolStatus, TurnOrigin,
 };
 
 pub(crate) type Failure = Box<dyn std::error::Error + Send + Sync>;
-
-/// The wire at work.
-pub(crate) enum Wire {
-    Anthropic(Anthropic),
-    OpenAi(Box<OpenAiChat>),
-}
-
-impl Wire {
-    pub(crate) fn new(name: &str) -> Result<Self, Failure> {
-        match name {
-            "anthropic" => Ok(Self::Anthropic(Anthropic::builder().api_key("k").build()?)),
-            "openai" => Ok(Self::OpenAi(Box::new(OpenAiChat::builder().api_key("k").build()?))),
-            _ => Err(format!("unknown wire {name}").into()),
-        }
-    }
-
-    /// The size of the request's body.
-    pub(crate) fn encode(&self, request: &ModelRequest) -> Result<usize, Failure> {
-        let body = match self {
-            Self::Anthropic(wire) => wire.encode(request)?,
-            Self::OpenAi(wire) => wire.encode(request)?,
-        };
-        Ok(body.len())
-    }
-
-    /// Grows a conversation by a call and its result as often as said, and encodes it each time. Gives the last size.
-    pub(crate) fn append(&self, times: usize) -> Result<usize, Failure> {
-        let (mut bytes, mut history, cache) = (0, conversation(1), Arc::default());
-        for _ in 0..times {
-            grow(&mut history);
-            let request = request_with(history, &cache);
-            bytes = self.encode(&request)?;
-            history = request.history;
-        }
-        Ok(bytes)
-    }
-
-    /// An answer of that many text deltas, each event a chunk of its own.
-    pub(crate) fn answer(&self, deltas: usize) -> Vec<Bytes> {
-        let (start, end): (&[&str], &[&str]) = match self {
-            Self::Anthropic(_) => (
-                &[
-                    r#"{"type":"message_start","message":{"id":"msg_1","type":"message","role":"assistant","model":"m","content":[],"stop_reason":null,"usage":{"input_tokens":9,"output_tokens":1}}}"#,
-                    r#"{"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}"#,
-                ],
-                &[
-                    r#"{"type":"content_block_stop","index":0}"#,
-                    r#"{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"output_tokens":7}}"#,
-                    r#"{"type":"message_stop"}"#,
-                ],
-            ),
-            Self::OpenAi(_) => (
-                &[r#"{"id":"c1","model":"m","choices":[{"index":0,"delta":{"role":"assistant","content":""}}]}"#],
-                &[
-                    r#"{"id":"c1","model":"m","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}"#,
-                    r#"{"id":"c1","model":"m","choices":[],"usage":{"prompt_tokens":9,"completion_tokens":7}}"#,
-                    "[DONE]",
-                ],
-            ),
-        };
-        let delta = match self {
-            Self::Anthropic(_) => {
-                r#"{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"sixteen bytes on"}}"#
-            }
-            Self::OpenAi(_) => {
-                r#"{"id":"c1","model":"m","choices":[{"index":0,"delta":{"content":"sixteen bytes on"}}]}"#
-            }
-        };
-        let events = start.iter().chain(std::iter::repeat_n(&delta, deltas)).chain(end);
-        events.map(|data| self.event(data)).collect()
-    }
-
-    fn event(&self, data: &str) -> Bytes {
-        match self {
-            Self::Anthropic(_) => {
-                let name = data.strip_prefix(r#"{"type":""#).and_then(|rest| rest.split('"').next());
-                format!("event: {}\ndata: {data}\n\n", name.unwrap_or_default()).into()
-            }
-            Self::OpenAi(_) => format!("data: {data}\n\n").into(),
-        }
-    }
-
-    /// The bytes of text in an answer.
-    pub(crate) async fn decode(&self, body: Vec<Bytes>) -> Result<usize, Failure> {
-        let response = RawResponse::recorded(200, Vec::new(), body);
-        let mut events = match self {
-            Self::Anthropic(wire) => wire.decode("m", response)?,
-            Self::OpenAi(wire) => wire.decode("m", response)?,
-        };
-        let (mut bytes, mut finished) = (0, false);
-        while let Some(event) = events.next().await {
-            match event? {
-                StreamEvent::Text { delta, .. } => bytes += delta.len(),
-                StreamEvent::Finish { .. } => finished = true,
-                _ => {}
-            }
-        }
-        if finished { Ok(bytes) } else { Err("the answer did not finish".into()) }
-    }
-}
 
 fn push(history: &mut History, role: Role, origin: TurnOrigin, content: Vec<SessionContentBlock>) {
     let id = format!("turn-{}", history.len());
@@ -144,6 +39,25 @@ pub(crate) fn grow(history: &mut History) {
     let answer = vec![SessionContentBlock::text(text), SessionContentBlock::ToolCall(call)];
     push(history, Role::Assistant, TurnOrigin::Model, answer);
     push(history, Role::User, TurnOrigin::Results, vec![SessionContentBlock::ToolResult(result)]);
+}
+
+/// A conversation with one call whose arguments are about that long.
+pub(crate) fn long_call(bytes: usize) -> History {
+    let call = ToolCallBlock {
+        id: "call_1".to_owned(),
+        name: "read".to_owned(),
+        arguments: long_arguments(bytes),
+        ..ToolCallBlock::default()
+    };
+    let mut history = conversation(1);
+    push(&mut history, Role::Assistant, TurnOrigin::Model, vec![SessionContentBlock::ToolCall(call)]);
+    history
+}
+
+/// The arguments of a call that writes a file of that many bytes, or nearly.
+pub(crate) fn long_arguments(bytes: usize) -> String {
+    const LINE: &str = r#"    let total = items.iter().map(|item| item.price(\"net\")).sum::<u64>();\n"#;
+    format!("{{\"path\":\"{}\"}}", LINE.repeat(bytes / LINE.len()))
 }
 
 /// A conversation of at least that many turns.

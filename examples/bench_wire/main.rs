@@ -4,14 +4,21 @@
 //! bench_wire anthropic decode 100       # an answer of 100 text deltas, a chunk of the body each, decoded as many times
 //! bench_wire openai append 1000         # a conversation that grows by a call and its result, encoded at each turn
 //! bench_wire anthropic cold 10          # a conversation of 1,000 turns, encoded from nothing as many times
+//! bench_wire gemini arguments 100000    # an answer with a call whose arguments are so long, decoded once
+//! bench_wire responses call 100000      # a conversation with such a call, encoded once
 //! ```
+//!
+//! The wires: anthropic, openai (Chat), responses, gemini.
 
 #[path = "../../benches/support/traffic.rs"]
 mod traffic;
+#[path = "../../benches/support/wires.rs"]
+mod wires;
 
 use std::process::ExitCode;
 
-use self::traffic::{Failure, Wire};
+use self::traffic::Failure;
+use self::wires::Wire;
 
 fn main() -> ExitCode {
     let words: Vec<_> = std::env::args().skip(1).collect();
@@ -49,6 +56,8 @@ fn run(words: &[String]) -> Result<usize, Failure> {
             }
             Ok(bytes)
         }
+        "arguments" => futures::executor::block_on(wire.decode(wire.long_answer(count))),
+        "call" => wire.encode(&traffic::request(traffic::long_call(count))),
         _ => Err(format!("unknown work {work}").into()),
     }
 }

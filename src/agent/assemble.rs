@@ -19,8 +19,10 @@ const ARGUMENTS_ROOM: usize = 64;
 pub(super) struct Assembler {
     blocks: Vec<Building>,
     pub(super) model_id: Option<String>,
+    pub(super) prefix_digest: Option<String>,
     pub(super) usage: Option<UsageSnapshot>,
     pub(super) finish: Option<(TurnFinishReason, Option<String>)>,
+    pub(super) finish_message: Option<String>,
 }
 
 struct Building {
@@ -55,7 +57,14 @@ pub(super) enum Changed {
 
 impl Assembler {
     pub(super) const fn new() -> Self {
-        Self { blocks: Vec::new(), model_id: None, usage: None, finish: None }
+        Self {
+            blocks: Vec::new(),
+            model_id: None,
+            prefix_digest: None,
+            usage: None,
+            finish: None,
+            finish_message: None,
+        }
     }
 
     /// Whether anything of the answer itself has arrived.
@@ -106,6 +115,14 @@ impl Assembler {
         match event {
             StreamEvent::Start { model, .. } => {
                 self.model_id.clone_from(model);
+                Changed::Nothing
+            }
+            StreamEvent::FinishMessage(message) => {
+                self.finish_message = Some(message.clone());
+                Changed::Nothing
+            }
+            StreamEvent::PrefixDigest(digest) => {
+                self.prefix_digest = Some(digest.clone());
                 Changed::Nothing
             }
             StreamEvent::Text { block, delta } => self.append(*block, delta, false),

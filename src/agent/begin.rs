@@ -77,7 +77,7 @@ impl TurnLoop {
             Some(last) => {
                 last.role == Role::User
                     || (last.finish_reason == Some(TurnFinishReason::Pause)
-                        && self.cx.agent.provider.resume(last) != crate::provider::Resume::UserText)
+                        && self.cx.agent.provider.resume(last).is_sent_again())
             }
         };
         drop(history);

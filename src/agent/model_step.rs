@@ -52,6 +52,8 @@ pub(super) struct ModelOut {
     pub(super) complete: bool,
     pub(super) attempts: u32,
     pub(super) model_id: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) prefix_digest: Option<String>,
     pub(super) requested_model: String,
     pub(super) provider: String,
     pub(super) finish: Option<TurnFinishReason>,
@@ -82,6 +84,7 @@ impl ModelOut {
 pub(super) enum Continuation {
     UserText,
     AsIs,
+    Host,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -137,6 +140,7 @@ async fn ask(job: ModelJob) -> ModelOut {
                 complete: true,
                 attempts: 0,
                 model_id: None,
+                prefix_digest: None,
                 requested_model: cx.agent.head.model.clone(),
                 provider,
                 finish: None,
@@ -182,7 +186,7 @@ async fn prepare(job: ModelJob, visions: &mut Vec<Description>) -> Result<Ready,
     let answerable = match history.last() {
         None => false,
         Some(last) if last.role == Role::Assistant => {
-            last.finish_reason == Some(TurnFinishReason::Pause) && provider.resume(last) != Resume::UserText
+            last.finish_reason == Some(TurnFinishReason::Pause) && provider.resume(last).is_sent_again()
         }
         Some(_) => true,
     };
@@ -351,6 +355,7 @@ async fn converse(cx: &RunCx, turn_id: Uuid, ready: Ready) -> ModelOut {
     let usage = assembler.usage;
     let cost = price(cx, &*provider, &request, &assembler);
     let model_id = assembler.model_id.clone();
+    let prefix_digest = assembler.prefix_digest.clone();
     let model = request.head.model.clone();
     let blocks = assembler
         .into_blocks(&model, turn_id, |display| cx.agent.tools.canonical_of(display).unwrap_or(display).to_owned());
@@ -365,6 +370,7 @@ async fn converse(cx: &RunCx, turn_id: Uuid, ready: Ready) -> ModelOut {
         cost: lost.with(usage, cost),
         attempts: attempt,
         model_id,
+        prefix_digest,
         requested_model: model,
         provider: provider.id().to_owned(),
         finish,
@@ -408,6 +414,7 @@ fn continuation(provider: &dyn Provider, blocks: &[SessionContentBlock]) -> Cont
     match provider.resume(&turn) {
         Resume::UserText => Continuation::UserText,
         Resume::AsIs | Resume::Token => Continuation::AsIs,
+        Resume::Host => Continuation::Host,
     }
 }
 
@@ -482,6 +489,9 @@ async fn stream(
                 "the provider classified the turn as failed",
             );
             error.code.clone_from(raw);
+            if let Some(said) = &assembler.finish_message {
+                error.message.clone_from(said);
+            }
             Err(error)
         }
         Some(_) => Ok(()),

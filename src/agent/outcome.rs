@@ -31,6 +31,9 @@ pub enum StopCause {
     LoopGuard,
     /// A limit was reached.
     Limit(Limit),
+    /// The provider waits for something that only the host can add to the conversation, such as an approval of a call
+    /// of its own: an opaque block of the provider, in a user turn after the last one.
+    Paused,
     /// The provider paused more often than the cap allows.
     PauseLimit,
     /// Too many batches of calls in a row brought nothing but failures.
@@ -51,6 +54,7 @@ impl StopCause {
             Self::MaxTurns => "max_turns",
             Self::LoopGuard => "loop_guard",
             Self::Limit(_) => "limit",
+            Self::Paused => "paused",
             Self::PauseLimit => "pause_limit",
             Self::ToolFailures => "tool_failures",
         }

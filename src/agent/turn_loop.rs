@@ -361,6 +361,7 @@ impl TurnLoop {
         }
         let mut turn = self.turn(turn_id, Role::Assistant, TurnOrigin::Model, out.blocks, at);
         turn.usage = usage;
+        turn.prefix_digest = out.prefix_digest;
         turn.finish_reason = if cut { None } else { out.finish };
         turn.interrupted = cut;
         turn.pending = turn
@@ -406,6 +407,7 @@ impl TurnLoop {
                 }
                 if !called {
                     match resume {
+                        Some(Continuation::Host) => return Next::Stop(StopCause::Paused),
                         Some(Continuation::AsIs) => self.unresolved = true,
                         Some(Continuation::UserText) | None => self.push_text(turn, TurnOrigin::Pause, CONTINUE, at),
                     }

@@ -17,6 +17,9 @@ pub enum StreamEvent {
         /// The provider's id of the response.
         response_id: Option<String>,
     },
+    /// What the answer's reasoning is bound to, where the API refuses it after anything else: kept with the turn, and
+    /// compared when the turn is sent again.
+    PrefixDigest(String),
     /// More text of a text block. The first one opens the block.
     Text {
         /// The block.
@@ -81,6 +84,9 @@ pub enum StreamEvent {
     },
     /// Usage so far: a snapshot that replaces the one before.
     Usage(UsageSnapshot),
+    /// What the provider says of the end in words, before [`Finish`](Self::Finish): with the class `error` it is the
+    /// text of that error.
+    FinishMessage(String),
     /// The answer is complete. Nothing follows.
     Finish {
         /// The class.

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use super::RequestHead;
+use super::prefix_digest::Bound;
 use crate::types::SessionTurn;
 
 /// A turn as the loop holds it: shared, never changed. Serializes as the turn.
@@ -131,6 +132,8 @@ impl FromIterator<SessionTurn> for History {
 #[derive(Debug, Default)]
 pub struct BodyCache {
     slot: Mutex<Option<EncodedBody>>,
+    #[cfg(feature = "http")]
+    fit: Mutex<Option<Box<super::media_fit::MediaFit>>>,
 }
 
 /// An encoded beginning of a request body.
@@ -146,6 +149,9 @@ pub struct EncodedBody {
     pub turns: usize,
     lineage: u64,
     last: Option<Arc<HistoryTurn>>,
+    /// Where reasoning is bound to what came before it.
+    #[cfg_attr(not(feature = "anthropic"), allow(dead_code, reason = "the one wire that binds uses it"))]
+    pub(super) bound: Option<Bound>,
 }
 
 impl BodyCache {
@@ -166,8 +172,33 @@ impl BodyCache {
 
     /// Stores the bytes that encode `head` and the first `turns` turns of `history`.
     pub fn put(&self, wire: String, head: Arc<RequestHead>, history: &History, turns: usize, bytes: Bytes) {
+        self.put_bound(wire, head, history, turns, bytes, None);
+    }
+
+    /// As [`put`](Self::put), with what is known of the reasoning in those turns.
+    pub(super) fn put_bound(
+        &self,
+        wire: String,
+        head: Arc<RequestHead>,
+        history: &History,
+        turns: usize,
+        bytes: Bytes,
+        bound: Option<Bound>,
+    ) {
         let last = turns.checked_sub(1).and_then(|index| history.turns.get(index)).cloned();
-        let body = EncodedBody { wire, head, bytes, turns, lineage: history.lineage, last };
+        let body = EncodedBody { wire, head, bytes, turns, lineage: history.lineage, last, bound };
         *self.slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(body);
+    }
+
+    /// Takes out what is known of the media of the conversation's earlier requests.
+    #[cfg(feature = "http")]
+    pub(super) fn take_fit(&self) -> Option<Box<super::media_fit::MediaFit>> {
+        self.fit.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// Keeps it for the next one.
+    #[cfg(feature = "http")]
+    pub(super) fn put_fit(&self, fit: Box<super::media_fit::MediaFit>) {
+        *self.fit.lock().unwrap_or_else(PoisonError::into_inner) = Some(fit);
     }
 }

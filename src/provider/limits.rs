@@ -17,6 +17,65 @@ pub(crate) struct MediaLimits {
     pub(crate) document: Option<usize>,
 }
 
+/// Limits for all media of a request together. Whatever is not limited is left to the server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct RequestLimits {
+    /// The most images.
+    pub(crate) images: Option<usize>,
+    pub(crate) many: Option<ManyImages>,
+    /// The most base64 characters of images, documents and whatever else is sent inline.
+    pub(crate) bytes: Option<usize>,
+}
+
+/// A shorter longest side, for each image of a request that has more than so many.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ManyImages {
+    pub(crate) above: usize,
+    pub(crate) side: u32,
+}
+
+/// Media of a request, in numbers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Sent {
+    pub(crate) images: usize,
+    /// Images with a side that is too long where there are many.
+    pub(crate) large: usize,
+    /// Base64 characters of everything.
+    pub(crate) bytes: usize,
+}
+
+impl ManyImages {
+    pub(crate) const fn are_passed(self, sent: &Sent) -> bool {
+        sent.images > self.above && sent.large > 0
+    }
+}
+
+impl RequestLimits {
+    /// Limits of images by number, and of everything by its bytes.
+    pub(crate) fn of(images: Option<usize>, bytes: Option<usize>) -> Self {
+        Self { images, many: None, bytes: bytes.map(base64_length) }
+    }
+
+    /// Why the wire would refuse a request with these media.
+    pub(crate) fn passed(self, sent: &Sent) -> Option<&'static str> {
+        if self.images.is_some_and(|most| sent.images > most) {
+            Some("there are more images than a request takes")
+        } else if self.many.is_some_and(|many| many.are_passed(sent)) {
+            Some("a side of an image is longer than is taken among so many images")
+        } else if self.bytes.is_some_and(|most| sent.bytes > most) {
+            Some("its media have more bytes than a request takes")
+        } else {
+            None
+        }
+    }
+
+    /// Whether an image of this base64 text is too large where there are many.
+    pub(crate) fn is_large(self, data: &str) -> bool {
+        let longer = |side: u32| size(data).is_some_and(|(width, height)| width.max(height) > side);
+        self.many.is_some_and(|many| longer(many.side))
+    }
+}
+
 /// The base64 characters that stand for so many bytes.
 pub(crate) const fn base64_length(bytes: usize) -> usize {
     bytes.div_ceil(3).saturating_mul(4)
@@ -59,7 +118,7 @@ pub(crate) fn check_tools(provider: &str, tools: usize, most: Option<usize>) -> 
     }
 }
 
-/// The size in pixels that a PNG or GIF states at its beginning, or a JPEG soon after.
+/// The size in pixels that a PNG, GIF or WebP states at its beginning, or a JPEG soon after.
 fn size(data: &str) -> Option<(u32, u32)> {
     const LOOKED_AT: usize = 16 * 1024;
     let start = data.as_bytes().get(..LOOKED_AT).unwrap_or(data.as_bytes());
@@ -79,6 +138,9 @@ fn size(data: &str) -> Option<(u32, u32)> {
         let side = |from| short(&head, from).map(|pair| u32::from(u16::from_le_bytes(pair)));
         return Some((side(6)?, side(8)?));
     }
+    if head.starts_with(b"RIFF") && head.get(8..12) == Some(b"WEBP") {
+        return webp_size(&STANDARD.decode(start.get(..40)?).ok()?);
+    }
     if !head.starts_with(b"\xff\xd8") {
         return None;
     }
@@ -93,6 +155,23 @@ fn size(data: &str) -> Option<(u32, u32)> {
         at = at.checked_add(2)?.checked_add(length)?;
     }
     None
+}
+
+/// The size in the first chunk of a WebP: of the canvas, or of the one picture.
+fn webp_size(bytes: &[u8]) -> Option<(u32, u32)> {
+    let number = |from: usize, length: usize| {
+        let low_first = bytes.get(from..)?.get(..length)?;
+        Some(low_first.iter().rev().fold(0_u32, |number, byte| number << 8 | u32::from(*byte)))
+    };
+    match bytes.get(12..16)? {
+        b"VP8X" => Some((number(24, 3)? + 1, number(27, 3)? + 1)),
+        b"VP8 " => Some((number(26, 2)? & 0x3fff, number(28, 2)? & 0x3fff)),
+        b"VP8L" => {
+            let bits = number(21, 4)?;
+            Some(((bits & 0x3fff) + 1, (bits >> 14 & 0x3fff) + 1))
+        }
+        _ => None,
+    }
 }
 
 #[cfg(test)]
@@ -120,6 +199,13 @@ mod tests {
             assert_eq!(size(&STANDARD.encode(&jpeg[..cut])), None);
         }
         assert_eq!(size(&STANDARD.encode([&b"\xff\xd8"[..], &[0xff; 60]].concat())), None);
+        let webp = |kind: &[u8], rest: &[u8]| {
+            STANDARD.encode([&b"RIFF\0\0\0\0WEBP"[..], kind, &[0; 4], rest, &[0; 16]].concat())
+        };
+        assert_eq!(size(&webp(b"VP8X", &[0, 0, 0, 0, 0x0f, 0x27, 0, 9, 0, 0])), Some((10_000, 10)));
+        assert_eq!(size(&webp(b"VP8 ", &[0, 0, 0, 0x9d, 1, 0x2a, 0x10, 0x27, 10, 0])), Some((10_000, 10)));
+        assert_eq!(size(&webp(b"VP8L", &[0x2f, 0x0f, 0x67, 2, 0])), Some((10_000, 10)));
+        assert_eq!(size(&webp(b"ALPH", &[0; 10])), None);
         for nothing in ["", "AAAA", "é".repeat(40).as_str()] {
             assert_eq!(size(nothing), None);
         }

@@ -59,6 +59,12 @@ mod link;
     allow(dead_code, reason = "each wire uses its part")
 )]
 mod media;
+#[cfg(feature = "http")]
+#[cfg_attr(
+    not(all(feature = "anthropic", feature = "openai", feature = "gemini")),
+    allow(dead_code, reason = "each wire uses its part")
+)]
+mod media_fit;
 #[cfg_attr(
     not(all(feature = "anthropic", feature = "openai", feature = "gemini")),
     allow(dead_code, reason = "each wire uses its part")
@@ -76,6 +82,8 @@ pub mod openai_responses;
 )]
 mod outgoing;
 mod output_schema;
+#[cfg_attr(not(feature = "anthropic"), allow(dead_code, reason = "the one wire that binds uses it"))]
+mod prefix_digest;
 mod prices;
 mod request;
 #[cfg(feature = "http")]
@@ -167,6 +175,9 @@ pub trait Provider: Send + Sync {
 
     /// Sends the request.
     ///
+    /// Media of earlier turns that `model` cannot take are no error, or a conversation would be stuck with what it once
+    /// held: a text stands for them, the same at every request.
+    ///
     /// # Errors
     /// Anything that went wrong before the answer began; later errors come through the stream, as its last item.
     async fn stream(&self, request: Arc<ModelRequest>, cx: &RequestContext) -> Result<ProviderStream, ProviderError>;
@@ -177,7 +188,7 @@ pub trait Provider: Send + Sync {
         Resume::UserText
     }
 
-    /// Checks that the blocks of a user turn can be sent to `model`, before anything is stored or sent.
+    /// Checks that the blocks of a new user turn can be sent to `model`, before anything is stored or sent.
     ///
     /// # Errors
     /// `Unsupported`, naming the index and type of the first block that cannot.
@@ -224,6 +235,16 @@ pub enum Resume {
     AsIs,
     /// By a token that the provider gave; the wire builder finds it in the paused turn.
     Token,
+    /// By the host alone: an approval or an item of its side is missing, which no text stands for. The run ends.
+    Host,
+}
+
+impl Resume {
+    /// Whether the conversation is sent again with the paused turn at its end.
+    #[must_use]
+    pub const fn is_sent_again(self) -> bool {
+        matches!(self, Self::AsIs | Self::Token)
+    }
 }
 
 /// The answer as it arrives. Pull based: nothing runs while nobody polls.

@@ -92,7 +92,7 @@ pub(crate) async fn open(
 
 async fn status_error(origin: &Origin, response: &mut RawResponse, decoder: impl Decoder) -> ProviderError {
     let body = response.read_error_body().await;
-    let mut error = decoder.status_error(response.status, &body);
+    let mut error = decoder.status_error(response.status, event_data(&body));
     if (300..400).contains(&response.status) {
         error = origin.error(ProviderErrorKind::Protocol, "redirected to another host, which is not followed");
     }
@@ -101,6 +101,16 @@ async fn status_error(origin: &Origin, response: &mut RawResponse, decoder: impl
     }
     response.annotate(&mut error);
     origin.scrub(error)
+}
+
+/// What the first event says, of a body that is an event stream although the request failed; else the body.
+fn event_data(body: &[u8]) -> &[u8] {
+    let start = body.trim_ascii_start();
+    if ![&b"data:"[..], b"event:"].iter().any(|field| start.starts_with(field)) {
+        return body;
+    }
+    let data = start.split(|byte| matches!(byte, b'\n' | b'\r')).find_map(|line| line.strip_prefix(b"data:"));
+    data.map_or(body, <[u8]>::trim_ascii)
 }
 
 /// The text of bytes that should be UTF-8. What is not becomes U+FFFD.
@@ -592,6 +602,15 @@ mod tests {
         assert_eq!(error.body_excerpt.as_deref(), Some("key *** is bad"));
         let conflict = run(response(409, &[], &[b"{}"])).1.unwrap();
         assert!(conflict.is_retryable());
+    }
+
+    #[test]
+    fn a_failed_request_may_say_it_in_an_event() {
+        let message = |body: &[u8]| run(response(400, &[], &[body])).1.unwrap().message;
+        assert_eq!(message(b"event: error\r\ndata: {\"a\":1}\r\n\r\ndata: [DONE]\r\n\r\n"), "{\"a\":1}");
+        assert_eq!(message(b"data:{}\n\n"), "{}");
+        assert_eq!(message(b"event: error\n\n"), "event: error\n\n");
+        assert_eq!(message(b"database: gone"), "database: gone");
     }
 
     #[test]

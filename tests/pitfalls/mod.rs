@@ -7,6 +7,7 @@ pub mod corpus;
 pub mod fields;
 pub mod findings;
 pub mod http;
+pub mod images;
 pub mod json_path;
 pub mod mutate;
 pub mod neutral;

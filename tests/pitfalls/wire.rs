@@ -11,13 +11,12 @@ use zidane::testing::{HttpReply, SseServer};
 use super::fields::Fields;
 use super::findings::Findings;
 use super::wires::{self, MODEL, Protocol};
-use super::{json_path, neutral};
+use super::{images, json_path, neutral};
 
 pub fn judge(case: &mut Fields<'_>, findings: &mut Findings) {
     let protocols = wires::of(case.take("protocol"), findings);
-    if case.take("history_generator").is_some() || case.take("limits").is_some() {
-        findings.need("limits on images");
-        return case.skip();
+    if case.keys().any(|key| key == "limits") {
+        return images::judge(case, &protocols, findings);
     }
     if protocols.is_empty() {
         return case.skip();
@@ -101,8 +100,9 @@ fn head(tools: &[Value], aliases: &std::collections::HashMap<String, String>) ->
 pub async fn send(protocol: Protocol, head: RequestHead, history: History) -> Result<Value, ProviderError> {
     let server = SseServer::start([HttpReply::sse(protocol.answer("ok"))]).await.unwrap();
     let provider = protocol.provider(&server.url(), None);
-    for turn in history.iter().filter(|turn| turn.role == zidane::types::Role::User) {
-        provider.check(&head.model, &turn.content)?;
+    // As the loop does: what is in the history already is not checked again.
+    if let Some(prompt) = history.last().filter(|turn| turn.role == zidane::types::Role::User) {
+        provider.check(&head.model, &prompt.content)?;
     }
     let request = ModelRequest::new(head, history);
     provider.stream(request.into(), &RequestContext::default()).await?;

@@ -56,6 +56,7 @@ pub fn answer(got: &Got) -> Result<Answer, String> {
             StreamEvent::Finish { reason, raw } => {
                 answer.end = Some(End::Finish { class: *reason, raw: raw.clone() });
             }
+            StreamEvent::FinishMessage(said) if !said.is_empty() => {}
             other => block_event(&mut blocks, other)?,
         }
     }

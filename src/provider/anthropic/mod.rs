@@ -7,6 +7,7 @@ mod blocks;
 mod call_ids;
 mod error;
 mod events;
+mod fields;
 mod models;
 mod request;
 mod schema;
@@ -21,6 +22,7 @@ use bytes::Bytes;
 use reqwest::header::HeaderMap;
 
 use self::models::family;
+use self::request::Encoded;
 use self::stream::MessageDecoder;
 use super::http::Http;
 use super::names::{NameRule, NameTable};
@@ -40,6 +42,11 @@ const VERSION_WITH_SAMPLING: &str = DEFAULT_VERSION;
 /// Claude by the Messages API, and every endpoint that speaks it.
 ///
 /// Cloning is cheap. Nothing is sent, and no TLS is set up, before the first request.
+///
+/// The models of the 5.1 generation and later bind their reasoning to the system text, the tools and all messages
+/// before it, and the API refuses it after anything else. Each answer's turn keeps a digest of these; once one differs, the
+/// reasoning up to that turn is left out. To have the API itself leave out exactly what it must, send
+/// `thinking.block_binding` as a request field, with the beta header that it needs.
 ///
 /// ```no_run
 /// use zidane::provider::Anthropic;
@@ -136,9 +143,9 @@ impl Anthropic {
     /// leaves in it what the conversation's next request can take.
     ///
     /// # Errors
-    /// `Unsupported`, naming turn and block, for what this wire cannot say.
+    /// `Unsupported`, naming turn and block, for what this wire cannot say of the last turn.
     pub fn encode(&self, request: &ModelRequest) -> Result<Bytes, ProviderError> {
-        request::encode(&self.inner.wire, request)
+        request::encode(&self.inner.wire, request).map(|encoded| encoded.bytes)
     }
 
     /// Decodes a response that was got elsewhere or recorded, without a network. Only the names of the error and of
@@ -241,10 +248,10 @@ impl Provider for Anthropic {
 
     async fn stream(&self, request: Arc<ModelRequest>, cx: &RequestContext) -> Result<ProviderStream, ProviderError> {
         let Inner { wire: settings, http, url, headers } = &*self.inner;
-        let body = request::encode(settings, &request)?;
-        let response = http.post(url, headers, body, cx).await?;
+        let Encoded { bytes, digest } = request::encode(settings, &request)?;
+        let response = http.post(url, headers, bytes, cx).await?;
         let names = NameTable::new(&request.head, NameRule::PORTABLE);
-        let decoder = MessageDecoder::new(settings.clone(), names);
+        let decoder = MessageDecoder::new(settings.clone(), names).bound(digest);
         wire::open(&http.origin, http.options.max_event_bytes, response, decoder).await
     }
 

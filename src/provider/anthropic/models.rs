@@ -1,4 +1,4 @@
-use super::super::limits::MediaLimits;
+use super::super::limits::{ManyImages, MediaLimits, RequestLimits};
 use super::super::{Capabilities, ThinkingLevel};
 
 /// What a family of models takes. Source: the vendor's model pages, 2026-11.
@@ -16,6 +16,9 @@ pub(super) struct Family {
     pub(super) max_tokens: u32,
     /// Reads PDFs, and keeps its output to a JSON schema.
     claude: bool,
+    /// Its reasoning is refused after anything else than what was before it when it was made: system text, tools and
+    /// messages.
+    pub(super) binds: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,7 +41,11 @@ enum Off {
 }
 
 const fn row(needle: &'static str, reasoning: Reasoning, off: Off, sampling: bool, forced: bool, max: u32) -> Family {
-    Family { needle, reasoning, off, sampling, forced_choice: forced, max_tokens: max, claude: true }
+    Family { needle, reasoning, off, sampling, forced_choice: forced, max_tokens: max, claude: true, binds: false }
+}
+
+const fn bound(needle: &'static str, off: Off, forced: bool) -> Family {
+    Family { binds: true, ..row(needle, Adaptive, off, false, forced, 64_000) }
 }
 
 use Off::{BetweenTools, Disabled, Lowest};
@@ -47,13 +54,13 @@ use Reasoning::{Adaptive, Budget};
 /// The first match counts. Output limits are well below what the models allow where that is very much, since a runaway
 /// answer is paid for.
 const FAMILIES: &[Family] = &[
-    row("fable-5-2", Adaptive, Lowest, false, false, 64_000),
-    row("mythos-5-2", Adaptive, Lowest, false, false, 64_000),
-    row("fable-5-1", Adaptive, Lowest, false, false, 64_000),
-    row("mythos-5-1", Adaptive, Lowest, false, false, 64_000),
-    row("haiku-5-5", Adaptive, Disabled, false, true, 64_000),
-    row("sonnet-5-5", Adaptive, BetweenTools, false, false, 64_000),
-    row("opus-5-5", Adaptive, Lowest, false, false, 64_000),
+    bound("fable-5-2", Lowest, false),
+    bound("mythos-5-2", Lowest, false),
+    bound("fable-5-1", Lowest, false),
+    bound("mythos-5-1", Lowest, false),
+    bound("haiku-5-5", Disabled, true),
+    bound("sonnet-5-5", BetweenTools, false),
+    bound("opus-5-5", Lowest, false),
     row("opus-5", Adaptive, Disabled, false, true, 64_000),
     row("sonnet-5", Adaptive, Disabled, false, true, 64_000),
     row("fable-5", Adaptive, Lowest, false, true, 64_000),
@@ -74,7 +81,7 @@ const FAMILIES: &[Family] = &[
 ];
 
 /// A Claude that is not known yet: the least that all newest models take.
-const UNKNOWN: Family = row("", Adaptive, Lowest, false, false, 64_000);
+const UNKNOWN: Family = bound("", Lowest, false);
 /// Another vendor's model behind this wire: the form that most of them copied.
 const OTHER: Family = Family { claude: false, ..row("", Budget, Disabled, true, true, 8_192) };
 
@@ -102,10 +109,23 @@ pub(super) enum Thinking {
     Enabled { budget: u32 },
 }
 
-/// Of one image and one document; the whole request may have 32 MB. Source: the vendor's vision pages, 2026-08.
-const CLAUDE_MEDIA: MediaLimits = MediaLimits { image: Some(10 << 20), side: Some(8_000), document: Some(32 << 20) };
+/// Of one image and one document. Source: the vendor's vision pages, 2026-08.
+const CLAUDE_MEDIA: MediaLimits = MediaLimits { image: Some(10 << 20), side: Some(8_000), document: Some(30 << 20) };
+
+/// Of all media of a request, which may have 32 MB with its text. Source: the vendor's vision pages, 2026-08.
+const CLAUDE_REQUEST: RequestLimits =
+    RequestLimits { images: Some(600), many: Some(ManyImages { above: 20, side: 2_000 }), bytes: Some(30 << 20) };
 
 impl Family {
+    /// What is taken of all media together. Models with a short context take fewer images.
+    pub(super) fn request_media(self) -> RequestLimits {
+        match (self.claude, self.reasoning) {
+            (false, _) => RequestLimits::default(),
+            (true, Reasoning::Adaptive) => CLAUDE_REQUEST,
+            (true, Reasoning::None | Reasoning::Budget) => RequestLimits { images: Some(100), ..CLAUDE_REQUEST },
+        }
+    }
+
     /// What is taken of one image or document. Another vendor's limits are its own.
     pub(super) fn media(self) -> MediaLimits {
         if self.claude { CLAUDE_MEDIA } else { MediaLimits::default() }

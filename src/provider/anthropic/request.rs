@@ -1,7 +1,6 @@
 //! The request body: head fields, then `"messages":[`, one message per turn, and a tail of two characters. What was
 //! encoded for an earlier request of the conversation is kept and appended to.
 
-use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -9,14 +8,16 @@ use bytes::{BufMut as _, Bytes, BytesMut};
 use serde::Serialize;
 use serde_json::Value;
 
+use super::super::media_fit::{Rules, check_whole, fitted};
 use super::super::names::NameRule;
 use super::super::outgoing::outgoing;
-use super::super::{HistoryTurn, ModelRequest, ProviderError, ProviderErrorKind, RequestHead, ToolChoice};
+use super::super::prefix_digest::{Bound, PrefixDigest};
+use super::super::{HistoryTurn, ModelRequest, ProviderError, ProviderErrorKind, RequestHead, ToolChoice, ToolNames};
 use super::Wire;
 use super::blocks::Blocks;
 use super::call_ids::CallIds;
+use super::fields::{CacheControl, Choice, Format, OutputConfig, System, ThinkingField, digest, tools};
 use super::models::{Family, Thinking, family};
-use super::schema::{fits_strict, lowered};
 use super::server_calls::{Fate, call_of, fate, is_open};
 use crate::types::{Role, SessionContentBlock, SessionTurn, TurnFinishReason};
 
@@ -26,41 +27,61 @@ const TAIL: &[u8] = b"]}";
 ///
 /// # Errors
 /// `Unsupported`, naming turn and block, for what this wire cannot say.
-pub(super) fn encode(wire: &Wire, request: &ModelRequest) -> Result<Bytes, ProviderError> {
-    let ModelRequest { head, history, body_cache } = request;
-    let turns = history.turns();
-    let mut body = Body::new(wire, head);
-    if head.extra.contains_key("messages") {
+pub(super) fn encode(wire: &Wire, request: &ModelRequest) -> Result<Encoded, ProviderError> {
+    let family = family(&request.head.model);
+    if request.head.extra.contains_key("messages") {
+        let mut body = Body::new(wire, family, &request.head);
         body.head()?;
         body.buffer.put_u8(b'}');
-        return Ok(body.buffer.freeze());
+        return Ok(Encoded { bytes: body.buffer.freeze(), digest: None });
     }
     let key = format!("anthropic-messages {} {}", wire.id, wire.sampling);
+    let request = &*with_rules(wire, family, |rules| fitted(request, &key, rules))?;
+    let ModelRequest { head, history, body_cache } = request;
+    let turns = history.turns();
     let cached = body_cache.take(&key, head, history).filter(|cached| !joins_previous(turns, cached.turns));
+    #[cfg(debug_assertions)]
+    let was_kept = cached.is_some();
+    let mut body = Body::new(wire, family, head);
     let from = match cached {
         Some(cached) => {
             body.buffer = cached.bytes.try_into_mut().unwrap_or_else(|shared| BytesMut::from(&shared[..]));
+            body.bound = cached.bound;
             cached.turns
         }
         None => {
-            body.begin()?;
+            body.begin(0)?;
             0
         }
     };
-    let stable = body.messages(turns, from)?;
+    let mut stable = body.messages(turns, from)?;
+    if body.void > body.bound.map_or(0, |bound| bound.dropped) {
+        (body, stable) = Body::fresh(wire, family, head, turns, body.void)?;
+    }
     body.buffer.extend_from_slice(TAIL);
+    let digest = body.bound.map(|bound| bound.digest);
     let bytes = body.buffer.freeze();
-    body_cache.put(key, Arc::clone(head), history, stable.turns, bytes.slice(..stable.bytes));
+    let kept = bytes.slice(..stable.bytes);
+    body_cache.put_bound(key, Arc::clone(head), history, stable.turns, kept, stable.bound);
 
     #[cfg(debug_assertions)]
-    if from > 0 {
-        let mut fresh = Body::new(wire, head);
-        fresh.begin()?;
-        fresh.messages(turns, 0)?;
+    if was_kept {
+        let (mut fresh, _) = Body::fresh(wire, family, head, turns, 0)?;
+        if fresh.void > 0 {
+            (fresh, _) = Body::fresh(wire, family, head, turns, fresh.void)?;
+        }
         fresh.buffer.extend_from_slice(TAIL);
         debug_assert_eq!(bytes, fresh.buffer, "the kept body is not what would be encoded now");
+        debug_assert_eq!(digest, fresh.bound.map(|bound| bound.digest), "the kept digest is not what it would be now");
     }
-    Ok(bytes)
+    Ok(Encoded { bytes, digest })
+}
+
+/// A request's body, and the digest of what reasoning will be bound to, for models that bind it.
+#[derive(Debug)]
+pub(super) struct Encoded {
+    pub(super) bytes: Bytes,
+    pub(super) digest: Option<PrefixDigest>,
 }
 
 /// Checks that blocks can be sent.
@@ -68,12 +89,20 @@ pub(super) fn encode(wire: &Wire, request: &ModelRequest) -> Result<Bytes, Provi
 /// # Errors
 /// `Unsupported`, naming the first block that cannot.
 pub(super) fn check(wire: &Wire, family: &Family, content: &[SessionContentBlock]) -> Result<(), ProviderError> {
-    let names = super::super::ToolNames::default();
+    let names = ToolNames::default();
     let blocks = Blocks { wire, family, names: &names, ids: &CallIds::default() };
     for (index, block) in content.iter().enumerate() {
         blocks.block(block).map_err(|what| unsupported(wire, &format!("block {index} ({what})")))?;
     }
-    Ok(())
+    with_rules(wire, family, |rules| check_whole(content, rules))
+}
+
+fn with_rules<T>(wire: &Wire, family: &Family, with: impl FnOnce(&Rules<'_>) -> T) -> T {
+    let names = ToolNames::default();
+    let ids = CallIds::default();
+    let blocks = Blocks { wire, family, names: &names, ids: &ids };
+    let fault = |_: Role, block: &SessionContentBlock| blocks.block(block).err();
+    with(&Rules { provider: &wire.id, part: family.media(), whole: family.request_media(), fault: &fault })
 }
 
 fn unsupported(wire: &Wire, what: &str) -> ProviderError {
@@ -84,6 +113,7 @@ fn unsupported(wire: &Wire, what: &str) -> ProviderError {
 struct Stable {
     turns: usize,
     bytes: usize,
+    bound: Option<Bound>,
 }
 
 struct Body<'a> {
@@ -91,11 +121,28 @@ struct Body<'a> {
     head: &'a RequestHead,
     family: &'static Family,
     buffer: BytesMut,
+    bound: Option<Bound>,
+    /// Turns from the start whose reasoning was bound to something else than what is written here.
+    void: usize,
 }
 
 impl<'a> Body<'a> {
-    fn new(wire: &'a Wire, head: &'a RequestHead) -> Self {
-        Self { wire, head, family: family(&head.model), buffer: BytesMut::new() }
+    fn new(wire: &'a Wire, family: &'static Family, head: &'a RequestHead) -> Self {
+        Self { wire, head, family, buffer: BytesMut::new(), bound: None, void: 0 }
+    }
+
+    /// A body from its first byte, without the reasoning of the first `dropped` turns.
+    fn fresh(
+        wire: &'a Wire,
+        family: &'static Family,
+        head: &'a RequestHead,
+        turns: &[Arc<HistoryTurn>],
+        dropped: usize,
+    ) -> Result<(Self, Stable), ProviderError> {
+        let mut body = Self::new(wire, family, head);
+        body.begin(dropped)?;
+        let stable = body.messages(turns, 0)?;
+        Ok((body, stable))
     }
 
     fn json(&mut self, value: &(impl Serialize + ?Sized)) -> Result<(), ProviderError> {
@@ -121,7 +168,13 @@ impl<'a> Body<'a> {
         Ok(())
     }
 
-    fn begin(&mut self) -> Result<(), ProviderError> {
+    fn begin(&mut self, dropped: usize) -> Result<(), ProviderError> {
+        if self.family.binds {
+            let digest = digest(self.head).map_err(|error| {
+                self.wire.error(ProviderErrorKind::Invalid, format!("the tools are no JSON: {error}"))
+            })?;
+            self.bound = Some(Bound { digest, dropped });
+        }
         self.head()?;
         self.key("messages")?;
         self.buffer.put_u8(b'[');
@@ -150,7 +203,7 @@ impl<'a> Body<'a> {
             )?;
         }
         if !head.tools.is_empty() {
-            self.field("tools", &tools(head))?;
+            self.field("tools", &tools(head, head.cache))?;
             if let Some(choice) = self.tool_choice() {
                 self.field("tool_choice", &choice)?;
             }
@@ -193,6 +246,20 @@ impl<'a> Body<'a> {
         Ok(())
     }
 
+    /// Whether the reasoning of a turn was bound to something else than what is written before it.
+    fn is_void(&self, turn: &SessionTurn) -> bool {
+        let Some((bound, stored)) = self.bound.zip(turn.prefix_digest.as_deref()) else { return false };
+        // The host has the API itself leave it out.
+        let by_server = self.head.extra.get("thinking").is_some_and(|own| own.get("block_binding").is_some());
+        let thinks = |block: &SessionContentBlock| match block {
+            SessionContentBlock::Thinking(thinking) => {
+                thinking.signature.as_ref().is_some_and(|signature| signature.producer == self.wire.producer)
+            }
+            _ => false,
+        };
+        !bound.digest.is(stored) && !by_server && turn.content.iter().any(thinks)
+    }
+
     fn tool_choice(&self) -> Option<Choice<'a>> {
         let head = self.head;
         match &head.tool_choice {
@@ -208,7 +275,7 @@ impl<'a> Body<'a> {
 
     /// Writes the turns from `from` on.
     fn messages(&mut self, turns: &[Arc<HistoryTurn>], from: usize) -> Result<Stable, ProviderError> {
-        let mut stable = Stable { turns: from, bytes: self.buffer.len() };
+        let mut stable = Stable { turns: from, bytes: self.buffer.len(), bound: self.bound };
         let mut settled = true;
         let mut ids = CallIds::default();
         ids.go_before(turns, from, &self.wire.id);
@@ -218,13 +285,16 @@ impl<'a> Body<'a> {
             while joins_previous(turns, end) {
                 end += 1;
             }
-            if turns.get(at).is_some_and(|turn| turn.role == Role::Assistant) {
+            if let Some(turn) = turns.get(at).filter(|turn| turn.role == Role::Assistant) {
                 ids.go_to(turns, at, &self.wire.id);
+                if self.is_void(turn) {
+                    self.void = at + 1;
+                }
             }
             self.message(turns, at..end, &ids)?;
             settled = settled && !is_open(turns, at, &self.wire.producer);
             if settled {
-                stable = Stable { turns: end, bytes: self.buffer.len() };
+                stable = Stable { turns: end, bytes: self.buffer.len(), bound: self.bound };
             }
             at = end;
         }
@@ -251,15 +321,23 @@ impl<'a> Body<'a> {
         let index = range.start;
         let blocks = if is_user { user_blocks(turns, range) } else { self.assistant_blocks(turns, range.start) };
         let writer = Blocks { wire: self.wire, family: self.family, names: &self.head.names, ids };
-        for (place, block) in blocks.into_iter().enumerate() {
+        let mut digested = false;
+        for (place, stored) in blocks.into_iter().enumerate() {
             let block = writer
-                .block(block)
+                .block(stored)
                 .map_err(|what| unsupported(self.wire, &format!("block {place} ({what}) of turn {index}")))?;
             let Some(block) = block else { continue };
             if self.buffer.len() > content {
                 self.buffer.put_u8(b',');
             }
+            let begins = self.buffer.len();
             self.json(&block)?;
+            if let Some(bound) = self.bound.as_mut().filter(|_| !matches!(stored, SessionContentBlock::Thinking(_))) {
+                if !std::mem::replace(&mut digested, true) {
+                    bound.digest.add(opening);
+                }
+                bound.digest.add(self.buffer.get(begins..).unwrap_or_default());
+            }
         }
         if self.buffer.len() == content {
             self.buffer.truncate(start);
@@ -273,6 +351,9 @@ impl<'a> Body<'a> {
         let producer = &self.wire.producer;
         let mut blocks = outgoing(turns, index);
         blocks.retain(|block| call_of(block, producer).is_none_or(|id| fate(turns, index, id) != Fate::Abandoned));
+        if self.bound.is_some_and(|bound| index < bound.dropped) {
+            blocks.retain(|block| !matches!(block, SessionContentBlock::Thinking(_)));
+        }
         // What the first model had thought and called is void once another took over.
         if let Some(fallback) = blocks.iter().rposition(|block| is_fallback(block)) {
             let mut place = 0;
@@ -324,91 +405,4 @@ fn joins_previous(turns: &[Arc<HistoryTurn>], index: usize) -> bool {
     let has_results = |turn: &Arc<HistoryTurn>| turn.role == Role::User && turn.tool_results().next().is_some();
     let before = index.checked_sub(1).and_then(|before| turns.get(before));
     turns.get(index).is_some_and(has_results) && before.is_some_and(has_results)
-}
-
-#[derive(Clone, Copy, Serialize)]
-struct CacheControl {
-    #[serde(rename = "type")]
-    kind: &'static str,
-}
-
-impl CacheControl {
-    const EPHEMERAL: Self = Self { kind: "ephemeral" };
-
-    fn when(wanted: bool) -> Option<Self> {
-        wanted.then_some(Self::EPHEMERAL)
-    }
-}
-
-#[derive(Serialize)]
-struct System<'a> {
-    #[serde(rename = "type")]
-    kind: &'static str,
-    text: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    cache_control: Option<CacheControl>,
-}
-
-#[derive(Serialize)]
-struct Tool<'a> {
-    name: Cow<'a, str>,
-    #[serde(skip_serializing_if = "str::is_empty")]
-    description: &'a str,
-    input_schema: Cow<'a, Value>,
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    strict: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    cache_control: Option<CacheControl>,
-}
-
-fn tools(head: &RequestHead) -> Vec<Tool<'_>> {
-    let last = head.tools.len().saturating_sub(1);
-    head.tools
-        .iter()
-        .enumerate()
-        .map(|(place, tool)| Tool {
-            name: NameRule::PORTABLE.wire_name(head.names.display(&tool.name)),
-            description: tool.description.trim(),
-            input_schema: lowered(&tool.input_schema),
-            strict: tool.strict && fits_strict(&tool.input_schema),
-            cache_control: CacheControl::when(head.cache && place == last),
-        })
-        .collect()
-}
-
-#[derive(Serialize)]
-struct Choice<'a> {
-    #[serde(rename = "type")]
-    kind: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    name: Option<Cow<'a, str>>,
-}
-
-#[derive(Serialize)]
-struct ThinkingField {
-    #[serde(rename = "type")]
-    kind: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    budget_tokens: Option<u32>,
-}
-
-impl ThinkingField {
-    const fn of(kind: &'static str) -> Self {
-        Self { kind, budget_tokens: None }
-    }
-}
-
-#[derive(Serialize)]
-struct OutputConfig {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    effort: Option<&'static str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    format: Option<Format>,
-}
-
-#[derive(Serialize)]
-struct Format {
-    #[serde(rename = "type")]
-    kind: &'static str,
-    schema: Value,
 }

@@ -3,6 +3,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::super::names::NameTable;
+use super::super::prefix_digest::PrefixDigest;
 use super::super::wire::{Decoder, Events, json_error, repair};
 use super::super::{ProviderError, ProviderErrorKind, StreamEvent};
 use super::events::{Block, Delta, Envelope, Message, Plain, Tag, is_known, plain};
@@ -24,6 +25,7 @@ pub(super) struct MessageDecoder {
     has_calls: bool,
     started: bool,
     finished: bool,
+    digest: Option<PrefixDigest>,
 }
 
 #[derive(Debug)]
@@ -65,7 +67,14 @@ impl MessageDecoder {
             has_calls: false,
             started: false,
             finished: false,
+            digest: None,
         }
+    }
+
+    /// Says what the answer's reasoning is bound to.
+    pub(super) const fn bound(mut self, digest: Option<PrefixDigest>) -> Self {
+        self.digest = digest;
+        self
     }
 
     fn unreadable(&self, error: &serde_json::Error, json: &str) -> ProviderError {
@@ -116,6 +125,7 @@ impl MessageDecoder {
         if !self.started {
             self.started = true;
             out.push_back(StreamEvent::Start { model: message.model, response_id: message.id });
+            out.extend(self.digest.map(|digest| StreamEvent::PrefixDigest(digest.to_string())));
         }
         if let Some(usage) = message.usage {
             out.push_back(StreamEvent::Usage(self.usage.update(usage)));

@@ -37,6 +37,8 @@ pub(super) struct Candidate<'a> {
     pub(super) finish_reason: Option<Word<'a>>,
     #[serde(borrow)]
     pub(super) continuation_token: Str<'a>,
+    #[serde(borrow)]
+    pub(super) finish_message: Str<'a>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -52,6 +54,8 @@ pub(super) struct Content<'a> {
 pub(super) struct PromptFeedback<'a> {
     #[serde(borrow)]
     pub(super) block_reason: Option<Word<'a>>,
+    #[serde(borrow)]
+    pub(super) block_reason_message: Str<'a>,
 }
 
 #[derive(Debug, Default, Deserialize)]

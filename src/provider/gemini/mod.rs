@@ -26,7 +26,7 @@ use reqwest::header::HeaderMap;
 use self::models::family;
 use self::stream::ContentDecoder;
 use super::http::Http;
-use super::limits::{MediaLimits, base64_length};
+use super::limits::{MediaLimits, RequestLimits, base64_length};
 use super::names::{NameRule, NameTable};
 use super::{
     Capabilities, HttpOptions, ModelRequest, Provider, ProviderError, ProviderErrorKind, ProviderStream, RawResponse,
@@ -79,6 +79,7 @@ struct Wire {
     id: Arc<str>,
     producer: SignatureProducer,
     media: MediaLimits,
+    request_media: RequestLimits,
 }
 
 /// A request of the Gemini API may have 100 MB, and a PDF 50. Source: the vendor's pages, 2026-09.
@@ -87,13 +88,17 @@ const MEDIA: MediaLimits =
 /// Vertex takes 7 MB of one part that is sent inline. Source: the vendor's pages, 2026.
 const VERTEX_MEDIA: MediaLimits =
     MediaLimits { image: Some(base64_length(7 << 20)), side: None, document: Some(base64_length(7 << 20)) };
+/// Of all media of a request, which may have 100 MB with its text. Source: the vendor's pages, 2025 and 2026-09.
+const REQUEST_MEDIA: RequestLimits = RequestLimits { images: Some(3_600), many: None, bytes: Some(98 << 20) };
+/// Source: the vendor's pages, 2026.
+const VERTEX_REQUEST_MEDIA: RequestLimits = RequestLimits { images: Some(3_000), ..REQUEST_MEDIA };
 /// Function declarations of a request. Source: the vendor's SDK, 2026-11.
 const MAX_TOOLS: usize = 512;
 
 impl Wire {
     fn new(id: &str) -> Self {
         let producer = if id == DEFAULT_ID { SignatureProducer::GEMINI } else { SignatureProducer::new(id.to_owned()) };
-        Self { id: id.into(), producer, media: MEDIA }
+        Self { id: id.into(), producer, media: MEDIA, request_media: REQUEST_MEDIA }
     }
 
     fn error(&self, kind: ProviderErrorKind, message: impl Into<String>) -> ProviderError {
@@ -151,7 +156,8 @@ impl Gemini {
     /// leaves in it what the conversation's next request can take.
     ///
     /// # Errors
-    /// `Unsupported`, naming turn and block, for what this wire cannot say; `Invalid` for more tools than it takes.
+    /// `Unsupported`, naming turn and block, for what this wire cannot say of the last turn; `Invalid` for more tools than
+    /// it takes.
     pub fn encode(&self, request: &ModelRequest) -> Result<Bytes, ProviderError> {
         request::encode(&self.inner.wire, request)
     }
@@ -243,7 +249,7 @@ impl GeminiBuilder {
         let host = base.split_once("://").map_or(base, |(_, rest)| rest).split('/').next().unwrap_or_default();
         let vertex = host.contains("aiplatform");
         let default_id = if vertex { VERTEX_ID } else { DEFAULT_ID };
-        let media = if vertex { VERTEX_MEDIA } else { MEDIA };
+        let (media, request_media) = if vertex { (VERTEX_MEDIA, VERTEX_REQUEST_MEDIA) } else { (MEDIA, REQUEST_MEDIA) };
         let id = self.id.as_deref().unwrap_or(default_id);
         let key = self.api_key.as_ref().or(self.bearer.as_ref()).filter(|key| !key.is_empty());
         let http = Http::new(id, self.http, key);
@@ -262,7 +268,9 @@ impl GeminiBuilder {
             path.pop_if_empty().push(DEFAULT_VERSION);
         }
         let headers = http.headers(&headers)?;
-        Ok(Gemini { inner: Arc::new(Inner { wire: Wire { media, ..Wire::new(id) }, http, base, headers }) })
+        Ok(Gemini {
+            inner: Arc::new(Inner { wire: Wire { media, request_media, ..Wire::new(id) }, http, base, headers }),
+        })
     }
 }
 

@@ -9,6 +9,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::super::limits::check_tools;
+use super::super::media_fit::{Rules, check_whole, fitted};
 use super::super::names::NameRule;
 use super::super::{ModelRequest, ProviderError, ProviderErrorKind, RequestHead, ThinkingLevel, ToolChoice};
 use super::contents::{Contents, paused, unsupported};
@@ -16,14 +17,14 @@ use super::models::{Thinking, family};
 use super::parts::{CallPlace, Parts};
 use super::schema::lowered;
 use super::{MAX_TOOLS, TOKEN, Wire};
-use crate::types::SessionContentBlock;
+use crate::types::{Role, SessionContentBlock};
 
 /// Encodes a request, from what the conversation's cache holds where it can.
 ///
 /// # Errors
 /// `Unsupported`, naming turn and block, for what this wire cannot say.
 pub(super) fn encode(wire: &Wire, request: &ModelRequest) -> Result<Bytes, ProviderError> {
-    let ModelRequest { head, history, body_cache } = request;
+    let head = &request.head;
     check_tools(&wire.id, head.tools.len(), Some(MAX_TOOLS))?;
     if head.extra.contains_key("contents") {
         let mut body = Body::new(wire, head);
@@ -32,6 +33,8 @@ pub(super) fn encode(wire: &Wire, request: &ModelRequest) -> Result<Bytes, Provi
         return Ok(body.buffer.freeze());
     }
     let key = format!("gemini {}", wire.id);
+    let request = &*with_rules(wire, &head.model, |rules| fitted(request, &key, rules))?;
+    let ModelRequest { head, history, body_cache } = request;
     let turns = history.turns();
     let (end, token) = paused(wire, &head.model, turns).map_or((turns.len(), None), |(end, token)| (end, Some(token)));
     let cached = body_cache.take(&key, head, history).filter(|cached| cached.turns <= end);
@@ -65,13 +68,21 @@ pub(super) fn encode(wire: &Wire, request: &ModelRequest) -> Result<Bytes, Provi
 /// # Errors
 /// `Unsupported`, naming the first block that cannot.
 pub(super) fn check(wire: &Wire, model: &str, content: &[SessionContentBlock]) -> Result<(), ProviderError> {
+    with_rules(wire, model, |rules| {
+        for (index, block) in content.iter().enumerate() {
+            if let Some(what) = (rules.fault)(Role::User, block) {
+                return Err(unsupported(wire, &format!("block {index} ({what})")));
+            }
+        }
+        check_whole(content, rules)
+    })
+}
+
+fn with_rules<T>(wire: &Wire, model: &str, with: impl FnOnce(&Rules<'_>) -> T) -> T {
     let head = RequestHead { model: model.to_owned(), ..RequestHead::default() };
     let parts = Parts { wire, family: family(model), head: &head };
-    for (index, block) in content.iter().enumerate() {
-        let place = CallPlace { first: true, own: false };
-        parts.part(block, place).map_err(|what| unsupported(wire, &format!("block {index} ({what})")))?;
-    }
-    Ok(())
+    let fault = |_: Role, block: &SessionContentBlock| parts.part(block, CallPlace { first: true, own: false }).err();
+    with(&Rules { provider: &wire.id, part: wire.media, whole: wire.request_media, fault: &fault })
 }
 
 struct Body<'a> {

@@ -3,6 +3,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::super::names::NameTable;
+use super::super::response::excerpt;
 use super::super::wire::{Decoder, Events, json_error, repair};
 use super::super::{ProviderError, ProviderErrorKind, StreamEvent};
 use super::arguments::PartialArguments;
@@ -29,6 +30,8 @@ pub(super) struct ContentDecoder {
     usage: UsageTally,
     /// The last finish reason, or why the prompt was blocked.
     end: Option<End>,
+    /// What was said of it in words.
+    said: Option<String>,
     token: Option<String>,
     has_calls: bool,
     started: bool,
@@ -58,6 +61,7 @@ impl ContentDecoder {
             call: None,
             usage: UsageTally::default(),
             end: None,
+            said: None,
             token: None,
             has_calls: false,
             started: false,
@@ -87,9 +91,10 @@ impl ContentDecoder {
             let (model, response_id) = (given(&chunk.model_version.0), given(&chunk.response_id.0));
             out.push_back(StreamEvent::Start { model, response_id });
         }
-        let blocked = chunk.prompt_feedback.and_then(|feedback| feedback.block_reason).and_then(|word| word.text());
-        if let (Some(reason), None) = (blocked, &self.end) {
+        let feedback = chunk.prompt_feedback.unwrap_or_default();
+        if let (Some(reason), None) = (feedback.block_reason.and_then(|word| word.text()), &self.end) {
             self.end = Some(End::Blocked(reason));
+            self.say(&feedback.block_reason_message.0);
         }
         let usage = chunk.usage_metadata;
         for candidate in chunk.candidates.into_iter().filter(|candidate| candidate.index.0.unwrap_or(0) == 0) {
@@ -139,7 +144,14 @@ impl ContentDecoder {
         if !candidate.continuation_token.0.is_empty() {
             self.token = Some(candidate.continuation_token.0.into_owned());
         }
+        self.say(&candidate.finish_message.0);
         Ok(())
+    }
+
+    fn say(&mut self, message: &str) {
+        if !message.trim().is_empty() {
+            self.said = Some(excerpt(message.as_bytes()));
+        }
     }
 
     fn unreadable(&self, failed: &serde_json::Error, json: &str) -> ProviderError {
@@ -268,6 +280,9 @@ impl ContentDecoder {
             let value = Value::Object([(TOKEN.to_owned(), Value::String(token))].into_iter().collect());
             out.push_back(StreamEvent::Opaque { block, producer, value });
         }
+        // Of an end that is as it should be it says no more than the reason does.
+        let said = self.said.take().filter(|_| !matches!(reason, TurnFinishReason::Stop | TurnFinishReason::ToolCalls));
+        out.extend(said.map(StreamEvent::FinishMessage));
         out.push_back(StreamEvent::Finish { reason, raw: Some(raw) });
         self.finished = true;
         Ok(())
@@ -318,7 +333,7 @@ impl Decoder for ContentDecoder {
         self.chunks(&String::from_utf8_lossy(body), out)?;
         if !self.started && self.end.is_none() {
             let mut error = self.wire.error(ProviderErrorKind::Protocol, "the response is not an answer");
-            error.body_excerpt = Some(super::super::response::excerpt(body));
+            error.body_excerpt = Some(excerpt(body));
             return Err(error);
         }
         Ok(())

@@ -25,6 +25,7 @@ mod messages;
 pub(super) mod parts;
 mod profile;
 mod request;
+pub(super) mod schema;
 mod stream;
 mod thinking;
 mod usage;
@@ -106,8 +107,8 @@ impl OpenAiChat {
     /// leaves in it what the conversation's next request can take.
     ///
     /// # Errors
-    /// `Unsupported`, naming turn and block, for what this vendor's wire cannot say; `Invalid` for more tools than it
-    /// takes.
+    /// `Unsupported`, naming turn and block, for what this vendor's wire cannot say of the last turn; `Invalid` for
+    /// more tools than it takes.
     pub fn encode(&self, request: &ModelRequest) -> Result<Bytes, ProviderError> {
         request::body(&self.profile, &self.wire, request)
     }
@@ -160,11 +161,7 @@ impl Provider for OpenAiChat {
     }
 
     fn check(&self, model: &str, content: &[SessionContentBlock]) -> Result<(), ProviderError> {
-        let accepts = Accepts::new(&self.profile, model);
-        content.iter().enumerate().try_for_each(|(index, block)| match accepts.part(block) {
-            Ok(_) => Ok(()),
-            Err(refused) => Err(accepts.unsupported(&format!("part {index}"), &refused)),
-        })
+        Accepts::new(&self.profile, model).check(content)
     }
 }
 

@@ -4,12 +4,13 @@ use std::fmt;
 use serde::{Serialize, Serializer};
 
 use super::profile::{ChatProfile, DocumentStyle};
-use crate::provider::limits::MediaLimits;
+use crate::provider::limits::{MediaLimits, RequestLimits};
 use crate::provider::media::{decode_text, document_text, is_text_type, media_type, sniff};
+use crate::provider::media_fit::{Rules, check_whole};
 use crate::provider::{ProviderError, ProviderErrorKind};
 use crate::types::{
-    Document, Media, MediaSource, Resource, ResourceContent, SessionContentBlock, ToolResultBlock, ToolResultBody,
-    ToolResultContent,
+    Document, Media, MediaSource, Resource, ResourceContent, Role, SessionContentBlock, ToolResultBlock,
+    ToolResultBody, ToolResultContent,
 };
 
 /// A part of a user message.
@@ -112,6 +113,7 @@ pub(in crate::provider) struct Accepts<'p> {
     pub(in crate::provider) images_in_tool_results: bool,
     pub(in crate::provider) documents_in_tool_results: bool,
     pub(in crate::provider) limits: MediaLimits,
+    pub(in crate::provider) whole: RequestLimits,
 }
 
 impl<'p> Accepts<'p> {
@@ -125,7 +127,29 @@ impl<'p> Accepts<'p> {
             images_in_tool_results: profile.images_in_tool_results,
             documents_in_tool_results: false,
             limits: MediaLimits::bytes(profile.max_media_bytes),
+            whole: RequestLimits::of(profile.max_images, profile.max_request_media_bytes),
         }
+    }
+
+    /// What may be sent of a conversation's media.
+    pub(in crate::provider) fn with_rules<T>(&self, with: impl FnOnce(&Rules<'_>) -> T) -> T {
+        // An assistant message takes no parts, and so none is refused there.
+        let fault = |role: Role, block: &SessionContentBlock| match self.part(block) {
+            Err(refused) if role == Role::User => Some(format!("{}: {}", refused.kind, refused.why)),
+            _ => None,
+        };
+        with(&Rules { provider: self.provider, part: self.limits, whole: self.whole, fault: &fault })
+    }
+
+    /// Checks that the blocks of a user turn can be sent.
+    ///
+    /// # Errors
+    /// `Unsupported`, naming the first part that cannot.
+    pub(in crate::provider) fn check(&self, content: &[SessionContentBlock]) -> Result<(), ProviderError> {
+        for (index, block) in content.iter().enumerate() {
+            self.part(block).map_err(|refused| self.unsupported(&format!("part {index}"), &refused))?;
+        }
+        self.with_rules(|rules| check_whole(content, rules))
     }
 
     /// A block of a user turn as a part. `None` for blocks that are no parts.

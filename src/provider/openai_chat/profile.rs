@@ -62,6 +62,9 @@ pub struct ChatProfile {
     pub call_ids: CallIds,
     /// Tools may be declared `strict`.
     pub strict_tools: bool,
+    /// The root of a tool's schema must be an object without `anyOf`, `oneOf`, `allOf`, `enum` and `not`. What the
+    /// tool has of these goes into its description; arguments are checked against the real schema either way.
+    pub plain_schema_root: bool,
     /// Whether `tool_choice` is understood.
     pub tool_choice: ToolChoiceSupport,
     /// `stream_options` is understood; without it the vendor sends usage by itself.
@@ -76,6 +79,11 @@ pub struct ChatProfile {
     pub structured_output: bool,
     /// The most bytes of one image or document. `None`: for the server to judge.
     pub max_media_bytes: Option<usize>,
+    /// The most images of a request: of more the oldest are left out, and in one prompt they are an `Unsupported` error
+    /// before anything is sent. `None`: for the server to judge.
+    pub max_images: Option<usize>,
+    /// The most bytes of all images and documents of a request, as [`max_images`](Self::max_images).
+    pub max_request_media_bytes: Option<usize>,
     /// The most tools of a request; more are an `Invalid` error before anything is sent. `None`: for the server to judge.
     pub max_tools: Option<usize>,
     /// Finish words beside the wire's own, lower case.

@@ -8,9 +8,11 @@ use serde::ser::{SerializeMap as _, Serializer};
 use serde_json::{Map, Value, json};
 
 use super::messages::{Messages, Sink, Stable};
+use super::parts::Accepts;
 use super::profile::{ChatProfile, SystemRole, ToolChoiceSupport};
-use super::thinking;
+use super::{schema, thinking};
 use crate::provider::limits::check_tools;
+use crate::provider::media_fit::fitted;
 use crate::provider::names::NameRule;
 use crate::provider::{ModelRequest, ProviderError, ProviderErrorKind, RequestHead, ToolChoice, ToolDefinition};
 
@@ -37,6 +39,7 @@ pub(super) fn body(profile: &ChatProfile, wire: &str, request: &ModelRequest) ->
         out.get_mut().put_slice(b"}");
         return Ok(out.into_inner().freeze());
     }
+    let request = &*Accepts::new(profile, &head.model).with_rules(|rules| fitted(request, wire, rules))?;
     let cached = request.body_cache.take(wire, head, &request.history);
     let (out, from) = match cached {
         Some(body) => {
@@ -213,8 +216,8 @@ impl Serialize for Tools<'_> {
             function: FunctionDefinition {
                 name: NameRule::PORTABLE.wire_name(names.display(&tool.name)),
                 description: &tool.description,
-                parameters: Parameters(tool),
-                strict: tool.strict && strict_taken,
+                parameters: Parameters { tool, plain_root: self.profile.plain_schema_root },
+                strict: tool.strict && strict_taken && schema::fits_strict(&tool.input_schema),
             },
         }))
     }
@@ -237,11 +240,17 @@ struct FunctionDefinition<'a> {
 }
 
 /// A tool's schema. An object schema without `properties` gets empty ones: OpenAI refuses it otherwise.
-struct Parameters<'a>(&'a ToolDefinition);
+struct Parameters<'a> {
+    tool: &'a ToolDefinition,
+    plain_root: bool,
+}
 
 impl Serialize for Parameters<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let schema = &*self.0.input_schema;
+        let schema = &*self.tool.input_schema;
+        if self.plain_root && schema::has_refused_root(schema) {
+            return schema::lowered(schema).serialize(serializer);
+        }
         match schema {
             Value::Object(fields) if !fields.contains_key("properties") && !fields.contains_key("$ref") => {
                 let mut map = serializer.serialize_map(None)?;

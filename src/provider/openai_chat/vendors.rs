@@ -42,6 +42,7 @@ fn vendor(id: &'static str, base_url: &'static str, key_var: &'static str) -> Ch
         name_in_tool_results: false,
         call_ids: CallIds::Free,
         strict_tools: false,
+        plain_schema_root: false,
         tool_choice: ToolChoiceSupport::Full,
         stream_options: true,
         obfuscation: false,
@@ -49,6 +50,8 @@ fn vendor(id: &'static str, base_url: &'static str, key_var: &'static str) -> Ch
         cache_control: Models::None,
         structured_output: true,
         max_media_bytes: None,
+        max_images: None,
+        max_request_media_bytes: None,
         max_tools: None,
         finish_words: Cow::Borrowed(&[]),
         overflow_texts: Cow::Borrowed(&[]),
@@ -91,8 +94,11 @@ impl ChatProfile {
             documents: DocumentStyle::File,
             call_ids: CallIds::MaxLength(40),
             strict_tools: true,
+            plain_schema_root: true,
             obfuscation: true,
             max_media_bytes: Some(50 << 20),
+            max_images: Some(500),
+            max_request_media_bytes: Some(50 << 20),
             max_tools: Some(128),
             fixed_temperature: matching!("^o1", "^o3", "^o4", "^gpt-5", "^gpt-6"),
             ..vendor("openai", "https://api.openai.com/v1", "OPENAI_API_KEY")
@@ -136,6 +142,7 @@ impl ChatProfile {
             documents: DocumentStyle::File,
             call_ids: CallIds::MaxLength(40),
             strict_tools: true,
+            plain_schema_root: true,
             cache_control: matching!("^anthropic/"),
             ..vendor("openrouter", "https://openrouter.ai/api/v1", "OPENROUTER_API_KEY")
         }

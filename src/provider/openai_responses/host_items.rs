@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::provider::HistoryTurn;
-use crate::types::{SessionContentBlock, SignatureProducer};
+use crate::types::{SessionContentBlock, SessionTurn, SignatureProducer};
 
 /// What became of an item that waits for the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,6 +59,17 @@ pub(super) fn fate(
         return Some(Fate::Answered);
     }
     Some(if next.is_none() { Fate::Open } else { Fate::Unanswered })
+}
+
+/// Whether a turn holds an item that waits for the host, and not its answer.
+pub(super) fn waits(turn: &SessionTurn, producer: &SignatureProducer) -> bool {
+    let items = || {
+        turn.content.iter().filter_map(|block| match block {
+            SessionContentBlock::Opaque(opaque) if opaque.producer == *producer => Some(&opaque.value),
+            _ => None,
+        })
+    };
+    items().filter_map(answer_to).any(|is_answer| !items().any(is_answer))
 }
 
 /// Whether the encoding of turn `index` can still change with the next one.

@@ -29,7 +29,6 @@ mod items;
 mod output;
 mod profile;
 mod request;
-mod schema;
 mod state;
 mod stream;
 mod usage;
@@ -49,8 +48,8 @@ use self::stream::ResponsesDecoder;
 use super::http::Http;
 use super::names::{NameRule, NameTable};
 use super::response::RawResponse;
-use super::{Capabilities, ModelRequest, Provider, ProviderError, ProviderStream, RequestContext, wire};
-use crate::types::SessionContentBlock;
+use super::{Capabilities, ModelRequest, Provider, ProviderError, ProviderStream, RequestContext, Resume, wire};
+use crate::types::{SessionContentBlock, SessionTurn};
 
 /// A model behind the Responses wire.
 ///
@@ -101,7 +100,8 @@ impl OpenAi {
     /// leaves in it what the conversation's next request can take.
     ///
     /// # Errors
-    /// `Unsupported`, naming turn and block, for what this wire cannot say; `Invalid` for more tools than it takes.
+    /// `Unsupported`, naming turn and block, for what this wire cannot say of the last turn; `Invalid` for more tools than
+    /// it takes.
     pub fn encode(&self, request: &ModelRequest) -> Result<Bytes, ProviderError> {
         request::body(&self.profile, &self.wire, request)
     }
@@ -141,12 +141,12 @@ impl Provider for OpenAi {
         wire::open(&self.http.origin, self.http.options.max_event_bytes, response, decoder).await
     }
 
+    fn resume(&self, turn: &SessionTurn) -> Resume {
+        if host_items::waits(turn, &self.profile.producer()) { Resume::Host } else { Resume::UserText }
+    }
+
     fn check(&self, model: &str, content: &[SessionContentBlock]) -> Result<(), ProviderError> {
-        let accepts = self.profile.accepts(model);
-        content.iter().enumerate().try_for_each(|(index, block)| match accepts.part(block) {
-            Ok(_) => Ok(()),
-            Err(refused) => Err(accepts.unsupported(&format!("part {index}"), &refused)),
-        })
+        self.profile.accepts(model).check(content)
     }
 }
 

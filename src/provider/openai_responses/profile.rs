@@ -1,6 +1,6 @@
 use std::borrow::Cow;
 
-use crate::provider::limits::MediaLimits;
+use crate::provider::limits::{MediaLimits, RequestLimits};
 use crate::provider::openai_chat::parts::Accepts;
 use crate::provider::openai_chat::{
     DocumentStyle, KeyHeader, Models, ReasoningEcho, ThinkingRule, ToolChoiceSupport, effort_word,
@@ -78,6 +78,11 @@ pub struct ResponsesProfile {
     pub structured_output: bool,
     /// The most bytes of one image or document. `None`: for the server to judge.
     pub max_media_bytes: Option<usize>,
+    /// The most images of a request: of more the oldest are left out, and in one prompt they are an `Unsupported` error
+    /// before anything is sent. `None`: for the server to judge.
+    pub max_images: Option<usize>,
+    /// The most bytes of all images and documents of a request, as [`max_images`](Self::max_images).
+    pub max_request_media_bytes: Option<usize>,
     /// The most tools of a request; more are an `Invalid` error before anything is sent. `None`: for the server to judge.
     pub max_tools: Option<usize>,
     /// Parts of error texts that mean that the prompt was too long, lower case, beside those every vendor is checked for.
@@ -107,6 +112,7 @@ impl ResponsesProfile {
             images_in_tool_results: self.media_in_tool_results,
             documents_in_tool_results: self.media_in_tool_results,
             limits: MediaLimits::bytes(self.max_media_bytes),
+            whole: RequestLimits::of(self.max_images, self.max_request_media_bytes),
         }
     }
 

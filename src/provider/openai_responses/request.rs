@@ -7,10 +7,10 @@ use serde_json::{Map, Value, json};
 
 use super::conversation::{Conversation, Sink, Stable};
 use super::profile::ResponsesProfile;
-use super::schema;
 use crate::provider::limits::check_tools;
+use crate::provider::media_fit::fitted;
 use crate::provider::names::NameRule;
-use crate::provider::openai_chat::ToolChoiceSupport;
+use crate::provider::openai_chat::{ToolChoiceSupport, schema};
 use crate::provider::{ModelRequest, ProviderError, ProviderErrorKind, RequestHead, ThinkingLevel, ToolChoice};
 
 type Buffer = Writer<BytesMut>;
@@ -39,6 +39,7 @@ pub(super) fn body(profile: &ResponsesProfile, wire: &str, request: &ModelReques
         out.get_mut().put_slice(b"}");
         return Ok(out.into_inner().freeze());
     }
+    let request = &*profile.accepts(&head.model).with_rules(|rules| fitted(request, wire, rules))?;
     let cached = request.body_cache.take(wire, head, &request.history);
     let (out, from) = match cached {
         Some(body) => {

@@ -40,6 +40,8 @@ fn vendor(id: &'static str, base_url: &'static str, key_var: &'static str) -> Re
         obfuscation: false,
         structured_output: true,
         max_media_bytes: None,
+        max_images: None,
+        max_request_media_bytes: None,
         max_tools: None,
         overflow_texts: Cow::Borrowed(&[]),
     }
@@ -81,6 +83,8 @@ impl ResponsesProfile {
             media_in_tool_results: true,
             obfuscation: true,
             max_media_bytes: chat.max_media_bytes,
+            max_images: chat.max_images,
+            max_request_media_bytes: chat.max_request_media_bytes,
             max_tools: chat.max_tools,
             ..vendor("openai", "https://api.openai.com/v1", "OPENAI_API_KEY")
         }

@@ -14,7 +14,8 @@ use crate::provider::{
 use crate::testing::{HttpEnd, HttpReply, SseServer};
 use crate::tool::tool_fn_value;
 use crate::types::{
-    Role, SessionContentBlock, SessionTurn, TokenUsage, ToolStatus, TurnFinishReason, TurnOrigin, tool_result_to_text,
+    Document, Media, MediaSource, Role, SessionContentBlock, SessionTurn, SignatureProducer, TokenUsage, ToolStatus,
+    TurnFinishReason, TurnOrigin, tool_result_to_text,
 };
 
 /// What the suite needs to know of a provider: how to build one, and how its API says things.
@@ -48,6 +49,9 @@ pub enum Saying {
     Length,
     /// The text `Half` and a call of `echo` whose arguments are cut by the output limit after `{"n": `.
     CutCall,
+    /// Reasoning `Hm.` with `conformance-state` as the API's opaque state of it (a signature, or the reasoning in
+    /// encrypted form), then the text `Done.`.
+    Thinking,
     /// A refusal.
     Refusal,
     /// A finish reason that nobody knows, after the text `Hm`.
@@ -78,6 +82,10 @@ pub enum ProviderTest {
     Text,
     /// Calls arrive whole, with their ids and arguments.
     Calls,
+    /// Reasoning arrives, its state goes back as it came, and no other provider's does.
+    Thinking,
+    /// An image or a document is sent, or refused before that with its place; in the history it never stops a request.
+    Media,
     /// A cut answer is `length`, and a cut call is not complete.
     Length,
     /// A refusal is `content-filter`; an unknown reason is `other`, an unknown event nothing.
@@ -103,6 +111,8 @@ pub async fn check_provider(fixture: &dyn ProviderFixture, test: ProviderTest) {
     match test {
         ProviderTest::Text => suite.text().await,
         ProviderTest::Calls => suite.calls().await,
+        ProviderTest::Thinking => suite.thinking().await,
+        ProviderTest::Media => suite.media().await,
         ProviderTest::Length => suite.length().await,
         ProviderTest::Finishes => suite.finishes().await,
         ProviderTest::Broken => suite.broken().await,
@@ -124,7 +134,7 @@ macro_rules! provider_conformance {
             use $crate::testing::{ProviderTest, check_provider};
 
             $crate::provider_conformance! { @tests $fixture;
-                text Text, calls Calls, length Length, finishes Finishes, broken Broken, errors Errors, drop Drop,
+                text Text, calls Calls, thinking Thinking, media Media, length Length, finishes Finishes, broken Broken, errors Errors, drop Drop,
                 conversation Conversation, secrets Secrets
             }
         }
@@ -265,6 +275,78 @@ impl Suite<'_> {
         }
     }
 
+    async fn thinking(&self) {
+        let (Some(thinking), Some(text)) = (self.says(Saying::Thinking), self.says(Saying::Text)) else { return };
+        let server = SseServer::start([thinking, text.clone(), text]).await.expect("a loopback server");
+        let agent = self.agent(&server);
+        let outcome = agent.run("Hi").await.expect("the run succeeds");
+        assert_eq!(outcome.text, "Done.");
+        let mut blocks = outcome.turns.iter().flat_map(|turn| &turn.content);
+        let thought = blocks.find_map(|block| match block {
+            SessionContentBlock::Thinking(thinking) => Some(thinking.text.as_str()),
+            _ => None,
+        });
+        assert_eq!(thought, Some("Hm."));
+        agent.run("And?").await.expect("the run succeeds");
+        // As if somebody else had made it.
+        let mut turns: Vec<_> = agent.history().iter().cloned().collect();
+        for block in turns.iter_mut().flat_map(|turn| &mut turn.content) {
+            let signature = match block {
+                SessionContentBlock::Thinking(thinking) => thinking.signature.as_mut(),
+                SessionContentBlock::Text(text) => text.signature.as_mut(),
+                _ => None,
+            };
+            if let Some(signature) = signature {
+                signature.producer = SignatureProducer::new("somebody-else");
+            }
+        }
+        turns.push(SessionTurn::new("last", Role::User, TurnOrigin::Prompt, vec![SessionContentBlock::text("On.")]));
+        self.send(&server, turns).await.expect("the answer begins");
+        let sent: Vec<_> = server.requests().iter().map(|request| holds(&request.body, "conformance-state")).collect();
+        assert_eq!(sent, [false, true, false], "the state is in the wrong requests");
+    }
+
+    async fn media(&self) {
+        let png = Media::bytes("image/png", b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x0a\0\0\0\x0a conformance");
+        let pdf = Document::pdf("a.pdf", b"%PDF-1.7 conformance");
+        for block in [SessionContentBlock::Image(png), SessionContentBlock::Document(pdf)] {
+            let data = match &block {
+                SessionContentBlock::Image(Media { source: MediaSource::Data(data), .. })
+                | SessionContentBlock::Document(Document {
+                    media: Media { source: MediaSource::Data(data), .. },
+                    ..
+                }) => data.clone(),
+                _ => continue,
+            };
+            let Some(text) = self.says(Saying::Text) else { return };
+            let server = SseServer::start([text.clone(), text]).await.expect("a loopback server");
+            let user = |content| SessionTurn::new("u", Role::User, TurnOrigin::Prompt, content);
+            let content = vec![SessionContentBlock::text("Look"), block];
+            let provider = self.fixture.provider(&server.url());
+            match provider.check(self.fixture.model(), &content) {
+                Ok(()) => {
+                    self.send(&server, vec![user(content)]).await.expect("the answer begins");
+                    let request = server.requests().pop().expect("a request");
+                    assert!(holds(&request.body, &data), "a part is lost on the way");
+                }
+                Err(error) => {
+                    assert_eq!(error.kind, ProviderErrorKind::Unsupported, "{error}");
+                    assert!(error.message.contains('1'), "the error does not name the part: {error}");
+                    let more = user(vec![SessionContentBlock::text("Go on")]);
+                    let sent = self.send(&server, vec![user(content), more]).await;
+                    sent.expect("what is in the history already stops no request");
+                }
+            }
+        }
+    }
+
+    /// Sends a conversation.
+    async fn send(&self, server: &SseServer, turns: Vec<SessionTurn>) -> Result<(), ProviderError> {
+        let head = RequestHead { model: self.fixture.model().to_owned(), ..RequestHead::default() };
+        let request = Arc::new(ModelRequest::new(head, turns.into_iter().collect()));
+        self.fixture.provider(&server.url()).stream(request, &RequestContext::default()).await.map(drop)
+    }
+
     async fn length(&self) {
         if let Some(answer) = self.answer(Saying::Length).await {
             assert_eq!(answer.finish.expect("an end").0, TurnFinishReason::Length);
@@ -377,6 +459,10 @@ impl Suite<'_> {
             assert!(!format!("{:?}", answer.error).contains("conformance-key"), "the key leaks");
         }
     }
+}
+
+fn holds(body: &[u8], text: &str) -> bool {
+    memchr::memmem::find(body, text.as_bytes()).is_some()
 }
 
 fn take(answer: &mut Answer, event: StreamEvent) {

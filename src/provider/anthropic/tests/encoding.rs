@@ -25,7 +25,7 @@ fn head() -> RequestHead {
 }
 
 fn bytes(request: &ModelRequest) -> Bytes {
-    encode(&wire(), request).unwrap()
+    encode(&wire(), request).unwrap().bytes
 }
 
 fn encoded(head: RequestHead, turns: Vec<SessionTurn>) -> Value {
@@ -159,7 +159,7 @@ fn what_a_model_refuses_is_not_sent() {
     let newer = Wire::new("anthropic", "2026-10-21");
     let head = RequestHead { temperature: Some(0.0), ..head() };
     let body = encode(&newer, &ModelRequest::new(head, [says("hi")].into_iter().collect())).unwrap();
-    assert!(!String::from_utf8_lossy(&body).contains("temperature"));
+    assert!(!String::from_utf8_lossy(&body.bytes).contains("temperature"));
 }
 
 #[test]
@@ -242,7 +242,7 @@ fn reasoning_goes_back_only_signed_and_to_its_maker() {
     assert_eq!(messages(vec![says("go"), turn.clone(), says("on")])[1]["content"], expected);
     let other = Wire::new("minimax", "2023-06-01");
     let body = encode(&other, &ModelRequest::new(head(), [turn].into_iter().collect())).unwrap();
-    assert!(!String::from_utf8_lossy(&body).contains("SIG"));
+    assert!(!String::from_utf8_lossy(&body.bytes).contains("SIG"));
 }
 
 #[test]
@@ -464,4 +464,15 @@ fn a_changed_head_is_encoded_anew() {
     assert_eq!(second["max_tokens"], 5);
     request.head = Arc::new(head());
     assert_eq!(bytes(&request), first);
+}
+
+#[test]
+fn no_more_tools_are_strict_than_the_api_takes() {
+    let schema = json!({"type": "object", "properties": {}, "additionalProperties": false});
+    let strict =
+        |number| ToolDefinition { strict: true, ..ToolDefinition::new(format!("t{number}"), "", schema.clone()) };
+    let head = RequestHead { tools: (0..30).map(strict).collect(), ..head() };
+    let body = encoded(head, vec![says("go")]);
+    let strict = body["tools"].as_array().unwrap().iter().filter(|tool| tool["strict"] == true);
+    assert_eq!(strict.count(), 20);
 }

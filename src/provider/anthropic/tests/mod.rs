@@ -1,3 +1,4 @@
+mod binding;
 mod decoding;
 mod encoding;
 mod provider;

@@ -137,7 +137,8 @@ fn extra_wins_and_no_key_is_written_twice() {
 #[test]
 fn tools_and_choices() {
     let names = ToolNames::new(HashMap::from([("read".to_owned(), "Read".to_owned())]));
-    let strict = ToolDefinition { strict: true, ..tool("mcp/list") };
+    let closed = json!({"type": "object", "properties": {}, "additionalProperties": false, "required": []});
+    let strict = ToolDefinition { strict: true, ..ToolDefinition::new("mcp/list", "does it", closed.clone()) };
     let head = RequestHead {
         tools: [tool("read"), strict].into(),
         names: Arc::new(names),
@@ -150,7 +151,7 @@ fn tools_and_choices() {
         openai["tools"],
         json!([
             {"type": "function", "function": {"name": "Read", "description": "does it", "parameters": {"type": "object", "properties": {}}}},
-            {"type": "function", "function": {"name": wire_name, "description": "does it", "parameters": {"type": "object", "properties": {}}, "strict": true}},
+            {"type": "function", "function": {"name": wire_name, "description": "does it", "parameters": closed, "strict": true}},
         ])
     );
     assert_eq!(openai["tool_choice"], json!({"type": "function", "function": {"name": "Read"}}));
@@ -160,6 +161,24 @@ fn tools_and_choices() {
     let none = RequestHead { tool_choice: ToolChoice::None, ..head };
     assert_eq!(sent(&ChatProfile::ollama(), none.clone(), vec![]).get("tools"), None);
     assert_eq!(sent(&ChatProfile::openai(), none, vec![])["tool_choice"], "none");
+}
+
+#[test]
+fn schemas_are_lowered_where_the_vendor_refuses_them() {
+    let schema =
+        json!({"oneOf": [{"properties": {"a": {"type": "string"}}}, {"properties": {"b": {"type": "string"}}}]});
+    let definition = ToolDefinition { strict: true, ..ToolDefinition::new("either", "", schema.clone()) };
+    let head = RequestHead { tools: [definition].into(), ..head() };
+    let function = |profile: &ChatProfile| sent(profile, head.clone(), vec![])["tools"][0]["function"].clone();
+    for profile in [ChatProfile::openai(), ChatProfile::openrouter()] {
+        let function = function(&profile);
+        let parameters = &function["parameters"];
+        assert_eq!((&parameters["type"], parameters.get("oneOf")), (&json!("object"), None));
+        assert_eq!(parameters["properties"], json!({"a": {"type": "string"}, "b": {"type": "string"}}));
+        assert!(parameters["description"].as_str().unwrap().starts_with("oneOf: "));
+        assert_eq!(function.get("strict"), None, "strict mode takes no alternatives");
+    }
+    assert_eq!(function(&ChatProfile::groq())["parameters"]["oneOf"], schema["oneOf"]);
 }
 
 #[test]

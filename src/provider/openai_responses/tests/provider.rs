@@ -6,10 +6,11 @@ use serde_json::json;
 use super::super::{OpenAi, ResponsesProfile};
 use crate::provider::names::NameRule;
 use crate::provider::{
-    History, ModelRequest, Provider as _, ProviderErrorKind, RequestContext, RequestHead, StreamEvent, ToolDefinition,
+    History, ModelRequest, Provider as _, ProviderErrorKind, RequestContext, RequestHead, Resume, StreamEvent,
+    ToolDefinition,
 };
 use crate::testing::{HttpReply, SseServer};
-use crate::types::{Role, SessionContentBlock, SessionTurn, TurnOrigin};
+use crate::types::{OpaqueBlock, Role, SessionContentBlock, SessionTurn, SignatureProducer, TurnOrigin};
 
 fn request(head: RequestHead) -> Arc<ModelRequest> {
     let prompt = vec![SessionContentBlock::text("hi")];
@@ -79,4 +80,18 @@ fn capabilities_are_those_of_the_vendor() {
     assert!(!of(ResponsesProfile::openai(), "gpt-4.1").thinking);
     let xai = of(ResponsesProfile::xai(), "grok-4.5");
     assert!(xai.images && !xai.images_in_tool_results && !xai.documents);
+}
+
+#[test]
+fn a_request_for_approval_is_not_answered_with_text() {
+    let openai = OpenAi::builder().api_key("k").build().unwrap();
+    let opaque = |value: serde_json::Value| {
+        SessionContentBlock::Opaque(OpaqueBlock::new(SignatureProducer::OPENAI_RESPONSES, "m", value))
+    };
+    let resume = |content| openai.resume(&SessionTurn::new("a", Role::Assistant, TurnOrigin::Model, content));
+    let approval = || opaque(json!({"type": "mcp_approval_request", "id": "ar_1", "name": "n"}));
+    let yes = opaque(json!({"type": "mcp_approval_response", "approval_request_id": "ar_1", "approve": true}));
+    assert_eq!(resume(vec![SessionContentBlock::text("hm"), approval()]), Resume::Host);
+    assert_eq!(resume(vec![approval(), yes]), Resume::UserText);
+    assert_eq!(resume(vec![opaque(json!({"type": "mcp_call", "id": "m_1"}))]), Resume::UserText);
 }

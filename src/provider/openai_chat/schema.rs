@@ -32,8 +32,14 @@ const REFUSED_WHEN_STRICT: [&str; 20] = [
 /// The levels of nesting that strict mode takes.
 const MAX_STRICT_DEPTH: usize = 10;
 
+/// Whether the API refuses a tool's schema for its root.
+pub(super) fn has_refused_root(schema: &Value) -> bool {
+    let is_object = schema.get("type").and_then(Value::as_str) == Some("object");
+    !is_object || REFUSED_AT_ROOT.iter().any(|keyword| schema.get(keyword).is_some())
+}
+
 /// A tool's schema as the API takes it: an object with properties at the root.
-pub(super) fn lowered(schema: &Value) -> Cow<'_, Value> {
+pub(in crate::provider) fn lowered(schema: &Value) -> Cow<'_, Value> {
     let mut lowered = root_schema::lowered(schema, &REFUSED_AT_ROOT);
     let lacks = |schema: &Value| schema.get("properties").is_none() && schema.get("$ref").is_none();
     if lacks(&lowered)
@@ -46,9 +52,8 @@ pub(super) fn lowered(schema: &Value) -> Cow<'_, Value> {
 
 /// Whether strict mode takes a schema as it is: closed objects all of whose properties are required, and nothing of
 /// what it refuses.
-pub(super) fn fits_strict(schema: &Value) -> bool {
-    let root = schema.get("type").and_then(Value::as_str) == Some("object");
-    root && !REFUSED_AT_ROOT.iter().any(|keyword| schema.get(keyword).is_some()) && fits(schema, MAX_STRICT_DEPTH)
+pub(in crate::provider) fn fits_strict(schema: &Value) -> bool {
+    !has_refused_root(schema) && fits(schema, MAX_STRICT_DEPTH)
 }
 
 fn fits(schema: &Value, depth: usize) -> bool {
