@@ -250,10 +250,13 @@ fn take(place: &Place) -> Option<Box<Link>> {
     }
 }
 
-fn keep(place: Place, mut link: Box<Link>) {
-    if !link.is_ready() {
+/// Puts a connection back. Whether it is still good is looked at when it is taken.
+fn keep(place: Place, link: Box<Link>) {
+    if link.ended {
         return;
     }
+    // It would keep the task of the last reader.
+    drop(link.bell.reader.take());
     let Ok(runtime) = Handle::try_current() else { return };
     let kept = (link, Instant::now());
     let mut shelf = shelf();
