@@ -391,20 +391,21 @@ impl AgentBuilder {
     /// Builds an agent below another: it has that one's hooks of [`Scope::Tree`](crate::hooks::Scope::Tree), its
     /// provider, model and prices where it was given none of its own, and the clock of the run. Its steps are a part of
     /// the call's record.
-    pub(super) fn build_child(&self, parent: &AgentInner, clock: Arc<dyn Clock>) -> Result<Agent, BuildError> {
-        let hooks = Hooks::new(Some(parent.hooks.clone()));
-        if self.provider.is_some() && !self.head.model.trim().is_empty() && self.priced {
-            return self.build_with(hooks, clock, None);
+    pub(super) fn build_child(
+        mut self,
+        parent: &AgentInner,
+        clock: Arc<dyn Clock>,
+        session_id: String,
+    ) -> Result<Agent, BuildError> {
+        self.provider.get_or_insert_with(|| Arc::clone(&parent.provider));
+        if self.head.model.trim().is_empty() {
+            self.head.model.clone_from(&parent.head.model);
         }
-        let mut builder = self.clone();
-        builder.provider.get_or_insert_with(|| Arc::clone(&parent.provider));
-        if builder.head.model.trim().is_empty() {
-            builder.head.model.clone_from(&parent.head.model);
+        if !self.priced {
+            self.options.prices = Arc::clone(&parent.options.prices);
         }
-        if !builder.priced {
-            builder.options.prices = Arc::clone(&parent.options.prices);
-        }
-        builder.build_with(hooks, clock, None)
+        self.session_id.get_or_insert(session_id);
+        self.build_with(Hooks::new(Some(parent.hooks.clone())), clock, None)
     }
 
     fn build_with(

@@ -1,7 +1,9 @@
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
 
 use super::context::RunCx;
 use super::event::AgentEvent;
@@ -21,6 +23,24 @@ pub(super) struct Lineage {
     pub(super) ledger: Arc<Ledger>,
     /// Cancelled with the call that spawned it.
     pub(super) token: CancellationToken,
+    /// Its ids are made of its own, so that they are the same when the call is made again.
+    pub(super) ids: Ids,
+}
+
+/// Ids in a row.
+pub(super) struct Ids {
+    of: Uuid,
+    made: AtomicU64,
+}
+
+impl Ids {
+    pub(super) fn new(of: Uuid) -> Self {
+        Self { of, made: AtomicU64::new(0) }
+    }
+
+    pub(super) fn next(&self) -> Uuid {
+        Uuid::new_v5(&self.of, &self.made.fetch_add(1, Ordering::Relaxed).to_be_bytes())
+    }
 }
 
 /// Where the events of a run go.

@@ -10,16 +10,17 @@ use super::outcome::{ChildError, ChildOutcome};
 use super::report::{SpawnReport, What};
 use crate::agent::Limits;
 use crate::agent::builder::AgentBuilder;
-use crate::agent::lineage::{Lineage, Outlet, Upward};
+use crate::agent::lineage::{Ids, Lineage, Outlet, Upward};
 use crate::agent::nested::{Nested, NestedReport};
 use crate::agent::offspring::{ChildRecord, Place};
 use crate::agent::outcome::{RunError, RunErrorKind};
 use crate::agent::run::{Run, drive_child};
+use crate::agent::turn_loop::id_text;
 use crate::hooks::{ChildInfo, SpawnComplete, SpawnGate, SpawnGateCx, panic_text};
 use crate::provider::OutputSchema;
 use crate::session::child_id;
 use crate::tool::ToolContext;
-use crate::types::{Prompt, PromptPart};
+use crate::types::{AgentStats, ChildStatus, Prompt, PromptPart};
 
 impl ToolContext {
     /// Spawns a run of another agent, as a part of this call: await it for how it ended.
@@ -49,18 +50,7 @@ impl ToolContext {
     /// # });
     /// ```
     pub fn spawn(&self, child: &AgentBuilder, task: impl Into<Prompt>) -> ChildRun {
-        ChildRun {
-            cx: self.clone(),
-            request: Box::new(Request {
-                builder: child.clone(),
-                task: task.into(),
-                name: None,
-                caps: SpawnCaps::default(),
-                max_turns: None,
-                limits: None,
-                output: None,
-            }),
-        }
+        ChildRun::new(self.clone(), child.clone(), task.into())
     }
 }
 
@@ -82,6 +72,12 @@ struct Request {
 }
 
 impl ChildRun {
+    pub(super) fn new(cx: ToolContext, builder: AgentBuilder, task: Prompt) -> Self {
+        let caps = SpawnCaps::default();
+        let request = Request { builder, task, name: None, caps, max_turns: None, limits: None, output: None };
+        Self { cx, request: Box::new(request) }
+    }
+
     /// What the host calls it. Default: the name of the tool.
     pub fn name(mut self, name: impl Into<Arc<str>>) -> Self {
         self.request.name = Some(name.into());
@@ -154,27 +150,28 @@ async fn spawn(outer: ToolContext, request: Request) -> Result<ChildOutcome, Chi
     let Nested { cx, reports, call, .. } = &nested;
     let name = request.name.unwrap_or_else(|| outer.name().into());
     // The same on every attempt at the call.
-    let run_id = child_id(&cx.info.run_id, &format!("{}/{}", outer.call_id(), nested.next_number()));
-    let above = cx.lineage.as_ref().map(|lineage| &*lineage.child);
-    let parent_run = Arc::clone(&cx.info.run_id);
-    let run_id: Arc<str> = run_id.to_string().into();
-    let child = Arc::new(ChildInfo::new(Arc::clone(&run_id), parent_run, name, above, outer.call_id().into()));
+    let id = child_id(&cx.info.run_id, &format!("{}/{}", outer.call_id(), nested.next_number()));
+    let run_id: Arc<str> = id_text(id).into();
+    let above = cx.lineage.as_ref();
+    let child = Arc::new(ChildInfo::new(
+        Arc::clone(&run_id),
+        Arc::clone(&cx.info.run_id),
+        name,
+        above.map(|lineage| &*lineage.child),
+        outer.call_id().into(),
+    ));
     let task: Arc<str> = text_of(&request.task).into();
     let report = |what| {
         let report = SpawnReport { child: Arc::clone(&child), task: Arc::clone(&task), what };
         // Nobody listens any more only when the run is gone.
         async { drop(reports.nested.send(NestedReport::Spawn(Box::new(report))).await) }
     };
-    let caps = request.caps.below(cx.lineage.as_ref().map(|lineage| &lineage.caps));
-    let admitted = admit(&nested, &outer, &child, &task, caps).await;
-    let built = match admitted {
-        Ok(place) => request
-            .builder
-            .build_child(&cx.agent, Arc::clone(&cx.clock))
-            .map(|agent| (agent, place))
-            .map_err(ChildError::Build),
-        Err(refused) => Err(refused),
-    };
+    let caps = request.caps.below(above.map(|lineage| &lineage.caps));
+    let built = admit(&nested, &outer, &child, &task, caps).await.and_then(|place| {
+        let session_id = id_text(child_id(&run_id, "session"));
+        let agent = request.builder.build_child(&cx.agent, Arc::clone(&cx.clock), session_id);
+        Ok((agent.map_err(ChildError::Build)?, place))
+    });
     let (agent, place) = match built {
         Ok(built) => built,
         Err(refused) => {
@@ -185,41 +182,46 @@ async fn spawn(outer: ToolContext, request: Request) -> Result<ChildOutcome, Chi
     report(What::Begins).await;
     let token = outer.cancel_token().child_token();
     let ledger = cx.children().open(call, &run_id, outer.call_id(), (*task).to_owned(), &token);
-    let lineage =
-        Lineage { parent: Arc::clone(cx), child: Arc::clone(&child), caps, ledger: Arc::clone(&ledger), token };
-    let outlet = cx
-        .outlet
-        .is_some()
-        .then(|| Outlet::Parent(Upward { reports: reports.nested.clone(), child: Arc::clone(&child) }));
+    let lineage = Lineage {
+        parent: Arc::clone(cx),
+        child: Arc::clone(&child),
+        caps,
+        ledger: Arc::clone(&ledger),
+        token,
+        ids: Ids::new(id),
+    };
+    let upward = || Outlet::Parent(Upward { reports: reports.nested.clone(), child: Arc::clone(&child) });
+    let outlet = cx.outlet.as_ref().map(|_| upward());
     let mut run = agent.run(request.task).run_id(&*run_id);
     run = request.max_turns.into_iter().fold(run, Run::max_turns);
     run = request.limits.into_iter().fold(run, Run::limits);
     run = request.output.into_iter().fold(run, Run::output_schema);
-    let (outcome, denials) = match AssertUnwindSafe(drive_child(run, lineage, outlet)).catch_unwind().await {
+    let ended = AssertUnwindSafe(drive_child(run, lineage, outlet)).catch_unwind().await;
+    let (result, denials) = match ended {
         Ok(Ok(mut outcome)) => {
             let denials = std::mem::take(&mut outcome.denials);
-            (ChildOutcome::new(Arc::clone(&child), Ok(outcome)), denials)
+            (Ok(outcome), denials)
         }
         Ok(Err(mut error)) => {
             let denials = std::mem::take(&mut error.denials);
-            (ChildOutcome::new(Arc::clone(&child), Err(error)), denials)
+            (Err(error), denials)
         }
         Err(panic) => {
             let kind = RunErrorKind::Step(format!("the run panicked: {}", panic_text(&*panic)));
             let ChildRecord { child: used, denials } = ledger.so_far();
             let (turns, stats) = (agent.history().turns().to_vec(), Box::new(used.stats));
-            let error = RunError { kind, turns, stats, denials: Vec::new() };
-            (ChildOutcome::new(Arc::clone(&child), Err(error)), denials)
+            (Err(RunError { kind, turns, stats, denials: Vec::new() }), denials)
         }
     };
+    let outcome = ChildOutcome::new(Arc::clone(&child), result);
     drop(place);
     ledger.end(outcome.status, outcome.stats.clone(), denials);
     cx.children().ended(&ledger);
-    if outer.is_cancelled() {
+    if outcome.status == ChildStatus::Aborted && outer.is_cancelled() {
         outer.interrupted();
     }
     // A copy only where it is looked at.
-    let stats = if cx.firing.has::<SpawnComplete>() { outcome.stats.clone() } else { Default::default() };
+    let stats = if cx.firing.has::<SpawnComplete>() { outcome.stats.clone() } else { AgentStats::default() };
     report(What::Ended { status: outcome.status, stats, error: outcome.cause() }).await;
     Ok(outcome)
 }

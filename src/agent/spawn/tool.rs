@@ -4,6 +4,7 @@ use async_trait::async_trait;
 use serde_json::{Value, json};
 
 use super::caps::SpawnCaps;
+use super::child_run::ChildRun;
 use super::outcome::{ChildError, ChildOutcome};
 use crate::agent::{AgentBuilder, Limits};
 use crate::provider::OutputSchema;
@@ -153,7 +154,7 @@ impl Tool for Spawn {
         if let Some(model) = &self.model {
             builder = builder.model(model);
         }
-        let mut run = cx.spawn(&builder, task).name(self.spec.name.as_str()).caps(self.caps);
+        let mut run = ChildRun::new(cx, builder, task.into()).name(self.spec.name.as_str()).caps(self.caps);
         if let Some(limits) = &self.limits {
             run = run.limits(limits.clone());
         }
