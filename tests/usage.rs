@@ -447,7 +447,7 @@ fn totals_of_random_trees_are_the_fold_whatever_happens() {
         1 => Just(Cut::FromWithin),
     ];
     let mut runner = TestRunner::new(ProptestConfig {
-        cases: 200,
+        cases: 400,
         failure_persistence: None,
         max_shrink_iters: 300,
         ..ProptestConfig::default()
