@@ -448,7 +448,19 @@ async fn spawns_are_gated_and_told() {
         log.add(format!("gate {}", cx.task()));
     });
     let log = notes.clone();
-    hooks.on::<SpawnBefore>(move |cx| log.add(format!("before {}", cx.child().name())));
+    hooks.on_async::<SpawnBefore>(move |cx| {
+        let log = log.clone();
+        Box::pin(async move {
+            tokio::task::yield_now().await;
+            log.add(format!("before {}", cx.child().name()));
+        })
+    });
+    let log = notes.clone();
+    hooks.scope(Scope::Tree).on::<AgentStart>(move |cx| {
+        if cx.depth() == 1 {
+            assert!(log.all().contains(&"before one".to_owned()), "it is told before it begins");
+        }
+    });
     let log = notes.clone();
     hooks.on::<SpawnComplete>(move |cx| log.add(format!("complete {} {}", cx.child().name(), cx.stats().total_in)));
     let log = notes.clone();

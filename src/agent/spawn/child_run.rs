@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
+use tokio::sync::oneshot;
 
 use super::caps::SpawnCaps;
 use super::outcome::{ChildError, ChildOutcome};
@@ -163,8 +164,13 @@ async fn spawn(outer: ToolContext, request: Request) -> Result<ChildOutcome, Chi
     let task: Arc<str> = text_of(&request.task).into();
     let report = |what| {
         let report = SpawnReport { child: Arc::clone(&child), task: Arc::clone(&task), what };
-        // Nobody listens any more only when the run is gone.
-        async { drop(reports.nested.send(NestedReport::Spawn(Box::new(report))).await) }
+        let heard = SpawnReport::is_heard(cx);
+        async move {
+            if heard {
+                // Nobody listens any more only when the run is gone.
+                drop(reports.nested.send(NestedReport::Spawn(Box::new(report))).await);
+            }
+        }
     };
     let caps = request.caps.below(above.map(|lineage| &lineage.caps));
     let built = admit(&nested, &outer, &child, &task, caps).await.and_then(|place| {
@@ -179,7 +185,10 @@ async fn spawn(outer: ToolContext, request: Request) -> Result<ChildOutcome, Chi
             return Err(refused);
         }
     };
-    report(What::Begins).await;
+    let (told, begins) = oneshot::channel();
+    report(What::Begins { told }).await;
+    // What is told of its beginning comes before all it does. Where nobody is told, the other end is gone.
+    let _ = outer.cancel_token().run_until_cancelled(begins).await;
     let token = outer.cancel_token().child_token();
     let ledger = cx.children().open(call, &run_id, outer.call_id(), (*task).to_owned(), &token);
     let lineage = Lineage {
