@@ -55,6 +55,7 @@ impl TurnLoop {
     pub(super) fn queue_start(&mut self, at: Timestamp) {
         let mut entry = RunEntry::start(&*self.cx.info.run_id, at);
         entry.durable = self.seam.is_durable();
+        entry.parent_run_id = self.cx.info.parent_run_id.as_deref().map(ToOwned::to_owned);
         self.cx.agent.session.queue(SessionEntry::Run(Box::new(entry.clone())));
         self.started = Some(entry);
     }

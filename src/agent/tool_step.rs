@@ -12,6 +12,7 @@ use tokio_util::task::AbortOnDropHandle;
 use super::context::RunCx;
 use super::gate_step::{Gated, NOT_STARTED};
 use super::nested::{Nested, NestedReport};
+use super::offspring::ChildRecord;
 use super::seam::Job;
 use crate::durable::{StepCx, StepError, StepKind};
 use crate::hooks::{ToolCallInfo, ToolTransform, ToolTransformCx, panic_text};
@@ -48,6 +49,9 @@ pub(super) struct ToolOut {
     /// The run had been aborted by the time it settled.
     pub(super) aborted: bool,
     pub(super) duration: Duration,
+    /// What it spawned.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) children: Vec<ChildRecord>,
 }
 
 impl Job for ToolJob {
@@ -68,8 +72,9 @@ impl Job for ToolJob {
                     Some(entry) => {
                         let token = cx.abort.child_token();
                         let (cx, info) = (Arc::clone(cx), Arc::clone(info));
-                        let body = Body { cx, info, entry, state: self.state, reports: self.reports, token, depth: 0 };
-                        body.run(input).await
+                        let call = Arc::clone(info.call_id());
+                        let (state, reports) = (self.state, self.reports);
+                        Body { cx, info, entry, state, reports, token, depth: 0, call }.run(input).await
                     }
                     None => settled(
                         info,
@@ -114,6 +119,7 @@ pub(super) fn settled(info: &ToolCallInfo, input: Option<Value>, status: ToolSta
         panicked: false,
         aborted: false,
         duration: Duration::ZERO,
+        children: Vec::new(),
     }
 }
 
@@ -160,6 +166,8 @@ pub(super) struct Body {
     pub(super) token: CancellationToken,
     /// How many calls it is nested in.
     pub(super) depth: u32,
+    /// The model's call that it is a part of.
+    pub(super) call: Arc<str>,
 }
 
 /// How a body's task ended.
@@ -172,12 +180,12 @@ enum Ended {
 
 impl Body {
     pub(super) async fn run(self, input: Value) -> ToolOut {
-        let Self { cx, info, entry, state, reports, token: cancel, depth } = self;
+        let Self { cx, info, entry, state, reports, token: cancel, depth, call } = self;
         let info = &*info;
         if cx.abort.is_cancelled() {
             return settled(info, Some(input), ToolStatus::NotStarted, NOT_STARTED.to_owned());
         }
-        let nested = Nested::new(Arc::clone(&cx), reports.clone(), depth);
+        let nested = Nested::new(Arc::clone(&cx), reports.clone(), depth, Arc::clone(&call));
         let tool_cx = ToolContext::new(ToolContextParts {
             call_id: Arc::clone(info.call_id()),
             turn_id: Arc::clone(info.turn_id()),
@@ -201,6 +209,7 @@ impl Body {
         };
         // Its own task, so that a body which never yields to the token is dropped all the same.
         let task = AbortOnDropHandle::new(tokio::spawn(body));
+        let grace = || grace.saturating_mul(1 + cx.children().height(&call));
         let ended = wait(task, &cancel, timeout, grace).await;
         let settlement = tool_cx.seal();
         let mut out = match ended {
@@ -235,6 +244,13 @@ impl Body {
             }
         };
         out.result.outcome = settlement.outcome;
+        if settlement.interrupted {
+            out.result.status = ToolStatus::Interrupted;
+            out.result.is_error = true;
+        }
+        if depth == 0 {
+            out.children = cx.children().take(Some(&call));
+        }
         out
     }
 }
@@ -265,12 +281,12 @@ fn panicked(info: &ToolCallInfo, input: Value, text: String) -> ToolOut {
     out
 }
 
-/// Waits for a body; after a cancellation only for its grace.
+/// Waits for a body; after a cancellation only for its grace, which is longer where runs it spawned have to end first.
 async fn wait(
     mut task: AbortOnDropHandle<std::thread::Result<Result<crate::tool::ToolOutput, crate::tool::ToolError>>>,
     cancel: &CancellationToken,
     timeout: Option<Duration>,
-    grace: Duration,
+    grace: impl FnOnce() -> Duration,
 ) -> Ended {
     let expired = async {
         match timeout {
@@ -285,7 +301,7 @@ async fn wait(
         () = expired => Ended::TimedOut(timeout.unwrap_or_default()),
     };
     cancel.cancel();
-    match tokio::time::timeout(grace, &mut task).await {
+    match tokio::time::timeout(grace(), &mut task).await {
         Ok(joined) => returned(joined),
         Err(_) => cut,
     }

@@ -9,6 +9,7 @@
 mod base;
 mod bus;
 mod call;
+mod child;
 mod events;
 mod fire;
 mod hook;
@@ -16,6 +17,7 @@ mod hook;
 pub use base::{HookBase, RunInfo};
 pub use bus::{HookId, Hooks, Registration};
 pub use call::ToolCallInfo;
+pub use child::ChildInfo;
 pub use events::*;
 pub(crate) use fire::{Firing, panic_text};
 pub use fire::{HookCause, HookFailure};
