@@ -7,7 +7,7 @@ use super::model_step::ModelOut;
 use super::turn_loop::{TurnLoop, id_text};
 use super::vision::Description;
 use crate::hooks::{TurnUsageHook, TurnUsageHookCx};
-use crate::types::{Timestamp, TurnFinishReason, TurnUsage, UsageKind};
+use crate::types::{DecisionUsage, Timestamp, TurnFinishReason, TurnUsage, UsageKind};
 
 impl TurnLoop {
     /// Files what descriptions of images used, and keeps them: on a replay nobody asked for them here.
@@ -55,6 +55,17 @@ impl TurnLoop {
         self.cx.meter.count_side(&usage);
         self.stats.push_turn(usage.clone());
         Some(usage)
+    }
+
+    /// Files what decisions have used; those outside of any run become this one's.
+    pub(super) fn record_decisions(&mut self, decisions: Vec<DecisionUsage>) {
+        for mut usage in decisions {
+            if usage.run_id.is_empty() {
+                (*self.cx.info.run_id).clone_into(&mut usage.run_id);
+            }
+            self.cx.meter.count_decision(&usage);
+            self.stats.push_decision(usage);
+        }
     }
 
     /// The part of a usage entry that says whose it is.

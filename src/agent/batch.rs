@@ -155,7 +155,8 @@ impl TurnLoop {
                 limited: *limited,
             };
             let done = self.step(gate).await?;
-            let GateOut { calls: gated, aborted, limit } = done.out;
+            let GateOut { calls: gated, aborted, limit, decisions } = done.out;
+            self.record_decisions(decisions);
             self.aborted |= aborted;
             *limited = limit;
             if done.replayed && limit.is_none() {
@@ -268,7 +269,8 @@ impl TurnLoop {
     /// A result is final: it is kept first, then stored, then told.
     async fn keep(&mut self, turn_id: &str, done: Done<ToolOut>, latest: &mut Option<Timestamp>) -> Kept {
         let Done { out, at, replayed } = done;
-        let ToolOut { result, ops, error, panicked, aborted, duration } = out;
+        let ToolOut { result, ops, error, panicked, aborted, duration, decisions } = out;
+        self.record_decisions(decisions);
         let result = Arc::new(result);
         self.cx.agent.session.push_result(Arc::clone(&result));
         self.aborted |= aborted;

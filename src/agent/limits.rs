@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-use crate::types::{NanoUsd, TurnUsage};
+use crate::types::{DecisionUsage, NanoUsd, TurnUsage};
 
 /// What a run, with everything it spawns, may use. Nothing is limited by default.
 ///
@@ -168,7 +168,14 @@ impl Meter {
         add(&self.spent.cost, usage.cost.unwrap_or_default().0);
     }
 
-    fn used_up(&self) -> Option<Limit> {
+    /// Counts a decision.
+    pub(super) fn count_decision(&self, usage: &DecisionUsage) {
+        add(&self.spent.tokens, usage.tokens.total());
+        add(&self.spent.cost, usage.cost.unwrap_or_default().0);
+    }
+
+    /// The limit of tokens, cost or time that is reached.
+    pub(super) fn used_up(&self) -> Option<Limit> {
         let over =
             |counter: &AtomicU64, limit: Option<u64>| limit.is_some_and(|l| counter.load(Ordering::Relaxed) >= l);
         if over(&self.spent.tokens, self.limits.tokens) {

@@ -7,8 +7,9 @@ use std::time::Instant;
 use futures::future::BoxFuture;
 
 use super::context::RunCx;
+use super::decide::{desk, firing};
 use super::inner::AgentInner;
-use super::limits::{Limits, Meter};
+use super::limits::{Limit, Limits, Meter};
 use super::outcome::{RunError, RunErrorKind, RunOutcome, StopCause};
 use super::sink::{AgentStream, Sink};
 use super::structured::Output;
@@ -239,16 +240,16 @@ async fn drive(plan: Plan, sink: Option<Sink>, away: Arc<ReaderAway>) -> Result<
         depth: 0,
     });
     let abort = active.claim.abort.clone();
-    let firing = Firing {
-        hooks: agent.hooks.clone(),
-        base: HookBase { run: Arc::clone(&info), agent: agent.handle.clone(), replaying: Arc::default() },
-        abort: abort.clone(),
-        grace: agent.options.cancel_grace,
-    };
     let meter = Meter::new(limits.unwrap_or_else(|| agent.options.limits.clone()));
+    let desk = {
+        let meter = meter.clone();
+        desk(&agent, Arc::clone(&info), abort.clone(), move || meter.used_up().map(Limit::as_str))
+    };
+    let firing = firing(&agent, Arc::clone(&info), abort.clone(), Some(Arc::new(desk)));
+    let live = Firing { base: HookBase { replaying: Arc::default(), ..firing.base.clone() }, ..firing.clone() };
     agent.session.mark();
     let max_turns = max_turns.unwrap_or(agent.options.max_turns);
-    let cx = Arc::new(RunCx { agent: Arc::clone(&agent), firing, clock, info, sink, away, abort, meter });
+    let cx = Arc::new(RunCx { agent: Arc::clone(&agent), firing, live, clock, info, sink, away, abort, meter });
     let mut run = TurnLoop::new(Arc::clone(&cx), seam(durable.clone()), max_turns, output);
     run.compact_first = compact;
     let mut result = run.run(prompt).await;
@@ -256,6 +257,10 @@ async fn drive(plan: Plan, sink: Option<Sink>, away: Arc<ReaderAway>) -> Result<
         && let Err(error) = durable.finish().await
     {
         result = Err(RunErrorKind::Durable(error));
+    }
+    if durable.is_none() {
+        // A durable run files only what is on record; the rest waits for the next.
+        run.record_decisions(agent.decisions.take());
     }
     let mut stats = std::mem::take(&mut run.stats);
     if agent.session.is_kept() {

@@ -2,8 +2,6 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio_util::sync::CancellationToken;
-
 use super::check::check_answers;
 use super::{
     Answers, Deciding, Decision, DecisionCall, DecisionEvidence, DecisionFailure, DecisionFailureReason,
@@ -34,18 +32,14 @@ pub struct Decider {
     providers: Arc<[Arc<dyn DecisionProvider>]>,
     timeout: Duration,
     attempt_timeout: Option<Duration>,
-    prices: Arc<PriceBook>,
+    /// `None`: the agent's, or the built-in table.
+    prices: Option<Arc<PriceBook>>,
 }
 
 impl Decider {
     /// Asks one provider.
     pub fn new(provider: impl DecisionProvider + 'static) -> Self {
-        Self {
-            providers: Arc::new([Arc::new(provider)]),
-            timeout: TIMEOUT,
-            attempt_timeout: None,
-            prices: Arc::default(),
-        }
+        Self { providers: Arc::new([Arc::new(provider)]), timeout: TIMEOUT, attempt_timeout: None, prices: None }
     }
 
     /// Asks any model, through structured output where its wire has that, else through a tool that it must call.
@@ -56,7 +50,7 @@ impl Decider {
     /// Answers nothing: every decision is `unavailable`.
     #[must_use]
     pub fn disabled() -> Self {
-        Self { providers: Arc::new([]), timeout: TIMEOUT, attempt_timeout: None, prices: Arc::default() }
+        Self { providers: Arc::new([]), timeout: TIMEOUT, attempt_timeout: None, prices: None }
     }
 
     /// Adds a provider to ask when those before it gave no answers, for whatever reason but an abort.
@@ -81,16 +75,16 @@ impl Decider {
         self
     }
 
-    /// What tokens cost. Default: the built-in table; a cost that the provider reports wins over any.
+    /// What tokens cost. Default: what they cost the agent that asks, else the built-in table; a cost that the provider reports wins over any.
     #[must_use]
     pub fn prices(mut self, prices: PriceBook) -> Self {
-        self.prices = Arc::new(prices);
+        self.prices = Some(Arc::new(prices));
         self
     }
 
-    /// The same with prices that somebody else set.
-    pub(crate) fn shared_prices(mut self, prices: Arc<PriceBook>) -> Self {
-        self.prices = prices;
+    /// The same, with these prices unless it has its own.
+    pub(crate) fn or_prices(mut self, prices: &Arc<PriceBook>) -> Self {
+        self.prices.get_or_insert_with(|| Arc::clone(prices));
         self
     }
 
@@ -102,17 +96,18 @@ impl Decider {
     ) -> Deciding {
         let this = self.clone();
         Deciding::new(DecisionRequest::new(evidence, questions), move |request, cancel| {
-            Box::pin(async move { this.answer(&request, &cancel).await })
+            Box::pin(async move { this.answer(&request, cancel.cancelled()).await })
         })
     }
 
-    pub(crate) async fn answer(&self, request: &DecisionRequest, cancel: &CancellationToken) -> Decision {
-        let call = DecisionCall::new(Arc::clone(&self.prices));
+    /// Answers, unless `stop` comes first.
+    pub(crate) async fn answer(&self, request: &DecisionRequest, stop: impl Future<Output = ()>) -> Decision {
+        let call = DecisionCall::new(self.prices.clone().unwrap_or_default());
         let failure = |reason, message: &str| DecisionFailure::new(reason, message);
         let time = request.timeout.unwrap_or(self.timeout);
         let decided = tokio::select! {
             biased;
-            () = cancel.cancelled() => Err(failure(DecisionFailureReason::Aborted, "the decision was cancelled")),
+            () = stop => Err(failure(DecisionFailureReason::Aborted, "the decision was cancelled")),
             decided = self.ask_all(request, &call) => decided,
             () = sleep(time) => {
                 Err(failure(DecisionFailureReason::Timeout, &format!("no answers within {time:?}")))

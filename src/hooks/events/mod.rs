@@ -2,6 +2,7 @@
 
 mod attempt;
 mod compaction;
+mod decision;
 mod queue;
 mod run;
 mod session;
@@ -15,6 +16,7 @@ pub use attempt::{
     ProviderResponseCx,
 };
 pub use compaction::{CompactionFailed, CompactionFailedCx, CompactionReason, HistoryReplaced, HistoryReplacedCx};
+pub use decision::{DecisionAfter, DecisionAfterCx};
 pub use queue::{QueueUpdate, QueueUpdateCx, SteerInject, SteerInjectCx};
 pub use run::{
     AgentAbort, AgentAbortCx, AgentDone, AgentDoneCx, AgentStart, AgentStartCx, HookError, HookErrorCx, SystemBefore,
@@ -103,6 +105,7 @@ events! {
     29 SessionSaved "session:saved" Observe SessionSavedCx;
     30 HistoryReplaced "history:replaced" Observe HistoryReplacedCx;
     31 CompactionFailed "compaction:failed" Observe CompactionFailedCx;
+    32 DecisionAfter "decision:after" Observe DecisionAfterCx;
 }
 
 /// A context: borrowed fields, a constructor for the loop, and a deref to the base.
