@@ -106,6 +106,7 @@ impl Agent {
     /// use zidane::decision::Question;
     ///
     /// # let model = ScriptedProvider::new([Reply::text(r#"{"harmless": true}"#), Reply::text("Hello.")]);
+    /// # let model = model.allow_prefix_breaks();
     /// # let agent = zidane::Agent::builder().provider(model).model("any").build().unwrap();
     /// let prompt = "Hi there!";
     /// let decision = agent.decide(prompt, [Question::bool("harmless", "Is this a harmless request?")]).await;
