@@ -341,8 +341,13 @@ fn code(body: &[u8]) -> Option<String> {
 }
 
 /// Usage in either contract. OpenAI counts what is cached within the input.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
 fn usage(usage: &Value) -> Option<UsageSnapshot> {
-    let count = |path: &str| usage.pointer(path).and_then(Value::as_u64);
+    // Some servers count in fractions.
+    let count = |path: &str| {
+        let value = usage.pointer(path)?;
+        value.as_u64().or_else(|| Some(value.as_f64().filter(|count| *count >= 0.0)?.round() as u64))
+    };
     let whole = count("/input_tokens");
     let cache_read = count("/input_tokens_details/cached_tokens").or_else(|| count("/cached_input_tokens"));
     let cache_write = count("/input_tokens_details/cache_write_tokens");
