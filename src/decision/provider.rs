@@ -115,7 +115,17 @@ impl DecisionCall {
         usage: &UsageSnapshot,
         cost: Option<NanoUsd>,
     ) {
-        let entry = DecisionUsage {
+        let mut entries = self.usage.lock().unwrap_or_else(PoisonError::into_inner);
+        let same = |entry: &&mut DecisionUsage| {
+            entry.provider == provider && entry.requested_model == model && entry.model_id.as_deref() == model_id
+        };
+        // A second request of the same decision.
+        if let Some(entry) = entries.last_mut().filter(same) {
+            entry.tokens += usage.tokens;
+            entry.cost = entry.cost.zip(cost).map(|(before, now)| before + now);
+            return;
+        }
+        entries.push(DecisionUsage {
             tokens: usage.tokens,
             cost,
             model_id: model_id.map(ToOwned::to_owned),
@@ -123,8 +133,7 @@ impl DecisionCall {
             provider: provider.to_owned(),
             run_id: String::new(),
             extra: Extra::default(),
-        };
-        self.usage.lock().unwrap_or_else(PoisonError::into_inner).push(entry);
+        });
     }
 
     /// What was used so far, and forgets it.
