@@ -34,11 +34,14 @@ struct Message<'a> {
 }
 
 #[derive(Serialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
+#[serde(tag = "type")]
 enum Content<'a> {
-    InputText { text: std::borrow::Cow<'a, str> },
-    InputImage { image_url: String },
-    InputJson { data: &'a Value },
+    #[serde(rename = "input_text")]
+    Text { text: std::borrow::Cow<'a, str> },
+    #[serde(rename = "input_image")]
+    Image { image_url: String },
+    #[serde(rename = "input_json")]
+    Json { data: &'a Value },
 }
 
 #[derive(Serialize)]
@@ -76,7 +79,7 @@ pub(super) fn encode(
 ) -> Result<serde_json::Result<Vec<u8>>, DecisionFailure> {
     let input = match &request.evidence {
         DecisionEvidence::Text(text) => Input::Text(text),
-        DecisionEvidence::Json(data) => message(vec![Content::InputJson { data }]),
+        DecisionEvidence::Json(data) => message(vec![Content::Json { data }]),
         DecisionEvidence::Parts(given) => message(parts(profile, given)?.into_iter().map(content).collect()),
     };
     let questions = request.questions.iter().map(question).collect();
@@ -90,9 +93,9 @@ fn message(content: Vec<Content<'_>>) -> Input<'_> {
 
 fn content(part: Part<'_>) -> Content<'_> {
     match (part.url(), part) {
-        (Some(image_url), _) => Content::InputImage { image_url },
-        (None, Part::Text(text)) => Content::InputText { text },
-        (None, _) => Content::InputText { text: "".into() },
+        (Some(image_url), _) => Content::Image { image_url },
+        (None, Part::Text(text)) => Content::Text { text },
+        (None, _) => Content::Text { text: "".into() },
     }
 }
 

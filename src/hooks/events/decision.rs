@@ -20,7 +20,6 @@ impl DecisionAfterCx<'_> {
     }
 
     /// The answers, or why there are none.
-    #[must_use]
     pub const fn decision(&self) -> &Decision {
         self.decision
     }
