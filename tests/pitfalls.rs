@@ -28,7 +28,7 @@ const MUST_RUN: [(&str, usize); 9] = [
     ("schema", 4),
     ("usage", 1),
     ("scenario", 23),
-    ("text", 4),
+    ("text", 5),
     ("compile", 1),
     ("session", 4),
 ];

@@ -8,7 +8,7 @@ use super::offspring::ChildRecord;
 use super::turn_loop::{TurnLoop, id_text};
 use super::vision::Description;
 use crate::hooks::{TurnUsageHook, TurnUsageHookCx};
-use crate::types::{Timestamp, TurnFinishReason, TurnUsage, UsageKind};
+use crate::types::{DecisionUsage, Timestamp, TurnFinishReason, TurnUsage, UsageKind};
 
 impl TurnLoop {
     /// Files what descriptions of images used, and keeps them: on a replay nobody asked for them here.
@@ -74,6 +74,17 @@ impl TurnLoop {
             }
             self.stats.push_child(child);
             self.denials.extend(denials);
+        }
+    }
+
+    /// Files what decisions have used; those outside of any run become this one's.
+    pub(super) fn record_decisions(&mut self, decisions: Vec<DecisionUsage>) {
+        for mut usage in decisions {
+            if usage.run_id.is_empty() {
+                (*self.cx.info.run_id).clone_into(&mut usage.run_id);
+            }
+            self.cx.meter.count_decision(&usage);
+            self.stats.push_decision(usage);
         }
     }
 

@@ -155,7 +155,8 @@ impl TurnLoop {
                 limited: *limited,
             };
             let done = self.step(gate).await?;
-            let GateOut { calls: gated, aborted, limit } = done.out;
+            let GateOut { calls: gated, aborted, limit, decisions } = done.out;
+            self.record_decisions(decisions);
             self.aborted |= aborted;
             *limited = limit;
             if done.replayed && limit.is_none() {
@@ -270,10 +271,11 @@ impl TurnLoop {
     /// A result is final: it is kept first, then stored, then told.
     async fn keep(&mut self, turn_id: &str, done: Done<ToolOut>, latest: &mut Option<Timestamp>) -> Kept {
         let Done { out, at, replayed } = done;
-        let ToolOut { result, ops, error, panicked, aborted, duration, children } = out;
+        let ToolOut { result, ops, error, panicked, aborted, duration, children, decisions } = out;
         if !children.is_empty() {
             self.file_children(children);
         }
+        self.record_decisions(decisions);
         let result = Arc::new(result);
         self.cx.agent.session.push_result(Arc::clone(&result));
         self.aborted |= aborted;

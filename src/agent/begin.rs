@@ -39,7 +39,8 @@ impl TurnLoop {
         let session_version = self.is_kept().then_some(opened.version);
         let start =
             StartJob { cx: Arc::clone(&cx), prompt: blocks, session_turns, session_version, instruction, compaction };
-        let started = self.step(start).await?;
+        let mut started = self.step(start).await?;
+        self.record_decisions(std::mem::take(&mut started.out.decisions));
         let at = cx.time(started.at).await;
         if let Some((hook, message)) = started.out.failed {
             return Err(RunErrorKind::Hook { hook, message });

@@ -9,6 +9,7 @@ use super::options::{AgentOptions, Fallback, LoadFailure, SteerMode, ToolExecuti
 use super::{Agent, Compaction, Limits, OutputSpill};
 use crate::clock::{Clock, SystemClock};
 use crate::control::AgentHandle;
+use crate::decision::{Decider, DecisionLedger};
 use crate::durable::DurableRuntime;
 use crate::hooks::Hooks;
 use crate::provider::{
@@ -58,6 +59,7 @@ pub struct AgentBuilder {
     durable: Option<Arc<dyn DurableRuntime>>,
     /// The host gave prices.
     priced: bool,
+    decider: Option<Decider>,
 }
 
 impl AgentBuilder {
@@ -80,6 +82,7 @@ impl AgentBuilder {
             clock: Arc::new(SystemClock),
             durable: None,
             priced: false,
+            decider: None,
         }
     }
 
@@ -374,6 +377,13 @@ impl AgentBuilder {
         self
     }
 
+    /// Who answers the questions of [`Agent::decide`], of tools and of hooks. Default: the agent's own model, through
+    /// structured output or a tool; [`Decider::disabled`] for nobody. Its prices are the agent's unless it has its own.
+    pub fn decider(mut self, decider: Decider) -> Self {
+        self.decider = Some(decider);
+        self
+    }
+
     /// Records runs in a durable engine. Default: none.
     pub fn durable(mut self, runtime: Arc<dyn DurableRuntime>) -> Self {
         self.durable = Some(runtime);
@@ -422,6 +432,10 @@ impl AgentBuilder {
             .compiled
             .get_or_init(|| ToolSet::new(self.tools.clone(), self.aliases.clone()).map(Arc::new))
             .clone()?;
+        let decider = match &self.decider {
+            Some(decider) => decider.clone(),
+            None => Decider::of_model(Arc::clone(&provider), self.head.model.as_str()),
+        };
         let mut head = self.head.clone();
         head.tools = Arc::clone(tools.definitions());
         head.names = Arc::clone(tools.names());
@@ -447,6 +461,8 @@ impl AgentBuilder {
             extensions: Arc::new(self.extensions.clone()),
             clock,
             durable,
+            decider: decider.or_prices(&self.options.prices),
+            decisions: DecisionLedger::default(),
             stand_ins: Mutex::default(),
             unreasoned: Mutex::default(),
         }))

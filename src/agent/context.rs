@@ -15,7 +15,10 @@ use crate::types::Timestamp;
 /// What every step of a run may need. Shared by the loop and the bodies.
 pub(super) struct RunCx {
     pub(super) agent: Arc<AgentInner>,
+    /// For events that the loop tells, also from a record.
     pub(super) firing: Firing,
+    /// For events within a step, whose body runs only when it is not on record.
+    pub(super) live: Firing,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) info: Arc<RunInfo>,
     /// Where events go, when anybody reads them.

@@ -12,7 +12,7 @@ use crate::control::QueueKind;
 use crate::durable::{StepCx, StepError, StepKind};
 use crate::hooks::{ToolCallInfo, ToolGate, ToolGateCx, Verdict};
 use crate::tool::CompiledTool;
-use crate::types::{ToolResultBody, ToolStatus};
+use crate::types::{DecisionUsage, ToolResultBody, ToolStatus};
 
 /// Gates the calls of a segment, in call order.
 pub(super) struct GateJob {
@@ -46,6 +46,9 @@ pub(super) struct GateOut {
     pub(super) aborted: bool,
     /// The limit that forbids the whole batch.
     pub(super) limit: Option<Limit>,
+    /// What decisions have used meanwhile.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) decisions: Vec<DecisionUsage>,
 }
 
 impl Job for GateJob {
@@ -76,7 +79,8 @@ impl Job for GateJob {
                 }
             });
         }
-        Ok(GateOut { calls, aborted: self.cx.abort.is_cancelled(), limit })
+        let decisions = self.cx.agent.decisions.take();
+        Ok(GateOut { calls, aborted: self.cx.abort.is_cancelled(), limit, decisions })
     }
 }
 
@@ -94,7 +98,7 @@ fn refused(refusal: Refusal, input: Option<Value>) -> Gated {
 }
 
 pub(super) async fn gate(cx: &RunCx, info: &ToolCallInfo, entry: &CompiledTool, mut input: Value) -> Gated {
-    if !cx.firing.has::<ToolGate>() {
+    if !cx.live.has::<ToolGate>() {
         return Gated::Run(input);
     }
     let mut verdict = Verdict::Run;
@@ -130,13 +134,13 @@ pub(super) async fn gate(cx: &RunCx, info: &ToolCallInfo, entry: &CompiledTool, 
 async fn pass(cx: &RunCx, info: &ToolCallInfo, input: &mut Value, verdict: &mut Verdict) -> Result<bool, String> {
     let mut rewritten = false;
     let fired = {
-        let mut hook_cx = ToolGateCx::new(&cx.firing.base, info, input, verdict, &mut rewritten);
-        cx.firing.fire_until::<ToolGate>(&mut hook_cx, |hook_cx| hook_cx.is_blocked()).await
+        let mut hook_cx = ToolGateCx::new(&cx.live.base, info, input, verdict, &mut rewritten);
+        cx.live.fire_until::<ToolGate>(&mut hook_cx, |hook_cx| hook_cx.is_blocked()).await
     };
     match fired {
         Ok(()) => Ok(rewritten),
         Err(failure) => {
-            cx.firing.report(&failure).await;
+            cx.live.report(&failure).await;
             Err(format!("This call was blocked: its gate failed ({}).", failure.cause))
         }
     }

@@ -5,6 +5,7 @@ use super::options::AgentOptions;
 use super::vision::StandIns;
 use crate::clock::Clock;
 use crate::control::AgentHandle;
+use crate::decision::{Decider, DecisionLedger};
 use crate::durable::DurableRuntime;
 use crate::hooks::Hooks;
 use crate::provider::{Provider, RequestHead};
@@ -25,6 +26,9 @@ pub(super) struct AgentInner {
     pub(super) extensions: Arc<Extensions>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) durable: Option<Arc<dyn DurableRuntime>>,
+    pub(super) decider: Decider,
+    /// What decisions have used that no run has filed yet.
+    pub(super) decisions: DecisionLedger,
     pub(super) stand_ins: Mutex<StandIns>,
     pub(super) unreasoned: Mutex<Unreasoned>,
 }

@@ -6,7 +6,7 @@ use super::context::RunCx;
 use super::seam::Job;
 use crate::control::{Halt, QueueKind, QueuedMessage};
 use crate::durable::{StepCx, StepError, StepKind};
-use crate::types::{Document, Prompt, PromptPart, SessionContentBlock};
+use crate::types::{DecisionUsage, Document, Prompt, PromptPart, SessionContentBlock};
 
 /// Reads what came from outside while a turn was under way. The loop removes a message once it is stored.
 pub(super) struct BoundaryJob {
@@ -23,6 +23,9 @@ pub(super) struct BoundaryOut {
     pub(super) follow_up: Option<QueuedMessage>,
     pub(super) halt: Option<Halt>,
     pub(super) aborted: bool,
+    /// What decisions have used meanwhile.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) decisions: Vec<DecisionUsage>,
 }
 
 impl Job for BoundaryJob {
@@ -39,7 +42,8 @@ impl Job for BoundaryJob {
         let follow_up = (self.ending && steering.is_empty())
             .then(|| handle.queued(QueueKind::FollowUp).into_iter().next())
             .flatten();
-        Ok(BoundaryOut { steering, follow_up, halt: handle.halt(), aborted: self.cx.abort.is_cancelled() })
+        let (halt, aborted) = (handle.halt(), self.cx.abort.is_cancelled());
+        Ok(BoundaryOut { steering, follow_up, halt, aborted, decisions: self.cx.agent.decisions.take() })
     }
 }
 

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-use crate::types::{NanoUsd, TurnUsage};
+use crate::types::{DecisionUsage, NanoUsd, TokenUsage, TurnUsage};
 
 /// What a run, with everything it spawns, may use. Nothing is limited by default.
 ///
@@ -154,7 +154,7 @@ impl Meter {
     /// Takes a model turn, unless a limit forbids it. Runs of a tree that ask at the same time get no more of them than
     /// there are.
     pub(super) fn take_turn(&self) -> Result<TurnPermit, Limit> {
-        if let Some(limit) = self.levels().find_map(Level::used_up) {
+        if let Some(limit) = self.used_up() {
             return Err(limit);
         }
         let mut permit = TurnPermit { meter: self.clone(), levels: 0 };
@@ -169,7 +169,7 @@ impl Meter {
 
     /// The limit that forbids these calls. They are counted when none does.
     pub(super) fn forbids_calls(&self, calls: u64) -> Option<Limit> {
-        if let Some(limit) = self.levels().find_map(Level::used_up) {
+        if let Some(limit) = self.used_up() {
             return Some(limit);
         }
         for (taken, level) in self.levels().enumerate() {
@@ -198,7 +198,21 @@ impl Meter {
 
     /// Counts a request beside the turns.
     pub(super) fn count_side(&self, usage: &TurnUsage) {
-        let (tokens, cost) = (usage.tokens.total(), usage.cost.unwrap_or_default().0);
+        self.count(usage.tokens, usage.cost);
+    }
+
+    /// Counts a decision.
+    pub(super) fn count_decision(&self, usage: &DecisionUsage) {
+        self.count(usage.tokens, usage.cost);
+    }
+
+    /// The limit of tokens, cost or time that is reached.
+    pub(super) fn used_up(&self) -> Option<Limit> {
+        self.levels().find_map(Level::used_up)
+    }
+
+    fn count(&self, tokens: TokenUsage, cost: Option<NanoUsd>) {
+        let (tokens, cost) = (tokens.total(), cost.unwrap_or_default().0);
         for level in self.levels() {
             add(&level.tokens, tokens);
             add(&level.cost, cost);
@@ -239,6 +253,7 @@ impl Level {
         self.limits.turns.filter(|limit| turns >= *limit).map(|_| Limit::Turns).or_else(|| self.used_up())
     }
 
+    /// The limit of tokens, cost or time that is reached.
     fn used_up(&self) -> Option<Limit> {
         let over =
             |counter: &AtomicU64, limit: Option<u64>| limit.is_some_and(|l| counter.load(Ordering::Relaxed) >= l);

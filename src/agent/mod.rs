@@ -14,6 +14,7 @@ mod builder;
 mod commit_step;
 mod compaction;
 mod context;
+mod decide;
 mod derived;
 mod event;
 mod gate_step;
@@ -58,6 +59,7 @@ pub use spill::OutputSpill;
 use inner::AgentInner;
 
 use crate::control::{AgentHandle, MessageId, QueueFull};
+use crate::decision::{Deciding, DecisionEvidence, Question};
 use crate::hooks::Hooks;
 use crate::provider::History;
 use crate::session::{Session, SessionError};
@@ -95,6 +97,35 @@ impl Agent {
     #[must_use = "a run does nothing until it is polled"]
     pub fn run_typed<T: ToolInput>(&self, prompt: impl Into<Prompt>) -> TypedRun<T> {
         self.run(prompt).typed()
+    }
+
+    /// Has the agent's decider answer questions about evidence. It is no turn: the conversation does not see it, and a run
+    /// may be under way. Its usage is filed with that run, else with the next.
+    ///
+    /// Dropping it ends the request; an abort of a run does not.
+    ///
+    /// ```
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// # use zidane::testing::{Reply, ScriptedProvider};
+    /// use zidane::decision::Question;
+    ///
+    /// # let model = ScriptedProvider::new([Reply::text(r#"{"harmless": true}"#), Reply::text("Hello.")]);
+    /// # let model = model.allow_prefix_breaks();
+    /// # let agent = zidane::Agent::builder().provider(model).model("any").build().unwrap();
+    /// let prompt = "Hi there!";
+    /// let decision = agent.decide(prompt, [Question::bool("harmless", "Is this a harmless request?")]).await;
+    /// if decision.is_ok_and(|answers| answers.is_yes("harmless", 0.8)) {
+    ///     agent.run(prompt).await.unwrap();
+    /// }
+    /// # assert_eq!(agent.history().len(), 2);
+    /// # });
+    /// ```
+    pub fn decide(
+        &self,
+        evidence: impl Into<DecisionEvidence>,
+        questions: impl IntoIterator<Item = Question>,
+    ) -> Deciding {
+        decide::outside(&self.inner, evidence.into(), questions.into_iter().collect())
     }
 
     /// The hook bus.

@@ -28,7 +28,8 @@ use crate::provider::{
     StreamEvent, UsageSnapshot, WireObserver, WireRequest, WireResponse,
 };
 use crate::types::{
-    NanoUsd, Role, SessionContentBlock, TokenUsage, TranscriptError, TurnFinishReason, validate_transcript,
+    DecisionUsage, NanoUsd, Role, SessionContentBlock, TokenUsage, TranscriptError, TurnFinishReason,
+    validate_transcript,
 };
 
 /// Asks the model, retries included.
@@ -68,6 +69,9 @@ pub(super) struct ModelOut {
     /// The turn it took of the run's limits, until it is counted. One from a record has none.
     #[serde(skip)]
     pub(super) permit: Option<TurnPermit>,
+    /// What decisions have used meanwhile.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) decisions: Vec<DecisionUsage>,
 }
 
 impl ModelOut {
@@ -79,6 +83,7 @@ impl ModelOut {
         self.tokens += before.tokens;
         self.attempts = self.attempts.saturating_add(before.attempts);
         self.visions.splice(0..0, before.visions);
+        self.decisions.splice(0..0, before.decisions);
         self
     }
 }
@@ -118,7 +123,10 @@ impl Job for ModelJob {
     }
 
     async fn run(self, _: StepCx) -> Result<ModelOut, StepError> {
-        Ok(ask(self).await)
+        let cx = Arc::clone(&self.cx);
+        let mut out = ask(self).await;
+        out.decisions = cx.agent.decisions.take();
+        Ok(out)
     }
 }
 
@@ -157,6 +165,7 @@ async fn ask(job: ModelJob) -> ModelOut {
                 resume: None,
                 visions,
                 permit: None,
+                decisions: Vec::new(),
             }
         }
     }
@@ -168,18 +177,18 @@ async fn prepare(job: ModelJob, visions: &mut Vec<Description>) -> Result<Ready,
     let permit = Some(cx.meter.take_turn().map_err(ModelEnd::Limit)?);
     let mut provider = None;
     let declared = Arc::clone(&head.tools);
-    if cx.firing.has::<TurnBefore>() {
-        let mut hook_cx = TurnBeforeCx::new(&cx.firing.base, number, &mut head, &mut provider);
-        cx.firing.fire::<TurnBefore>(&mut hook_cx).await.map_err(hook_end)?;
+    if cx.live.has::<TurnBefore>() {
+        let mut hook_cx = TurnBeforeCx::new(&cx.live.base, number, &mut head, &mut provider);
+        cx.live.fire::<TurnBefore>(&mut hook_cx).await.map_err(hook_end)?;
     }
     let visible_tools =
         (!Arc::ptr_eq(&declared, &head.tools)).then(|| head.tools.iter().map(|tool| tool.name.clone()).collect());
     let provider = provider.unwrap_or_else(|| Arc::clone(&cx.agent.provider));
     let mut transformed = false;
-    if cx.firing.has::<ContextTransform>() {
+    if cx.live.has::<ContextTransform>() {
         let mut turns = history.turns().to_vec();
-        let mut hook_cx = ContextTransformCx::new(&cx.firing.base, &mut turns);
-        cx.firing.fire::<ContextTransform>(&mut hook_cx).await.map_err(hook_end)?;
+        let mut hook_cx = ContextTransformCx::new(&cx.live.base, &mut turns);
+        cx.live.fire::<ContextTransform>(&mut hook_cx).await.map_err(hook_end)?;
         let same = turns.len() == history.len()
             && turns.iter().zip(history.turns()).all(|(now, before)| Arc::ptr_eq(now, before));
         if !same {
@@ -280,14 +289,14 @@ async fn converse(cx: &RunCx, turn_id: Uuid, ready: Ready) -> ModelOut {
     // Attempts with the model at hand; `attempt` counts all of them.
     let mut tries = 1;
     let mut dropped = false;
-    let wire = (cx.firing.has::<ProviderRequest>() || cx.firing.has::<ProviderResponse>())
-        .then(|| Arc::new(WireLog::default()));
+    let wire =
+        (cx.live.has::<ProviderRequest>() || cx.live.has::<ProviderResponse>()).then(|| Arc::new(WireLog::default()));
     let mut lost = Lost::default();
     let mut attempt = 1;
     let (end, assembler) = loop {
-        if cx.firing.has::<AttemptStart>() {
-            let mut hook_cx = AttemptStartCx::new(&cx.firing.base, attempt, provider.id(), &request.head.model);
-            cx.firing.observe::<AttemptStart>(&mut hook_cx).await;
+        if cx.live.has::<AttemptStart>() {
+            let mut hook_cx = AttemptStartCx::new(&cx.live.base, attempt, provider.id(), &request.head.model);
+            cx.live.observe::<AttemptStart>(&mut hook_cx).await;
         }
         let mut assembler = Assembler::new();
         let request_cx = RequestContext {
@@ -315,19 +324,19 @@ async fn converse(cx: &RunCx, turn_id: Uuid, ready: Ready) -> ModelOut {
         if fallback.is_some() {
             delay = Some(Duration::ZERO);
         }
-        if cx.firing.has::<AttemptFailed>() {
-            let mut hook_cx = AttemptFailedCx::new(&cx.firing.base, attempt, &error, delay);
-            cx.firing.observe::<AttemptFailed>(&mut hook_cx).await;
+        if cx.live.has::<AttemptFailed>() {
+            let mut hook_cx = AttemptFailedCx::new(&cx.live.base, attempt, &error, delay);
+            cx.live.observe::<AttemptFailed>(&mut hook_cx).await;
         }
         let Some(delay) = delay else { break (ModelEnd::Provider(Box::new(error)), assembler) };
         if let Some(usage) = &assembler.usage {
             lost.add(usage, price(cx, &*provider, &request, &assembler));
         }
         if output {
-            if cx.firing.has::<StreamReset>() {
+            if cx.live.has::<StreamReset>() {
                 let text = assembler.text();
-                let mut hook_cx = StreamResetCx::new(&cx.firing.base, &text);
-                cx.firing.observe::<StreamReset>(&mut hook_cx).await;
+                let mut hook_cx = StreamResetCx::new(&cx.live.base, &text);
+                cx.live.observe::<StreamReset>(&mut hook_cx).await;
             }
             cx.emit(|| AgentEvent::Reset).await;
         }
@@ -353,10 +362,10 @@ async fn converse(cx: &RunCx, turn_id: Uuid, ready: Ready) -> ModelOut {
         }
         attempt += 1;
     };
-    if cx.firing.has::<StreamEnd>() {
+    if cx.live.has::<StreamEnd>() {
         let text = assembler.text();
-        let mut hook_cx = StreamEndCx::new(&cx.firing.base, &text, matches!(end, ModelEnd::Complete));
-        cx.firing.observe::<StreamEnd>(&mut hook_cx).await;
+        let mut hook_cx = StreamEndCx::new(&cx.live.base, &text, matches!(end, ModelEnd::Complete));
+        cx.live.observe::<StreamEnd>(&mut hook_cx).await;
     }
     let (finish, raw_finish) = assembler.finish.clone().map_or((None, None), |(class, raw)| (Some(class), raw));
     let usage = assembler.usage;
@@ -386,6 +395,7 @@ async fn converse(cx: &RunCx, turn_id: Uuid, ready: Ready) -> ModelOut {
         resume,
         visions: Vec::new(),
         permit: None,
+        decisions: Vec::new(),
     }
 }
 
@@ -444,22 +454,22 @@ async fn stream(
         let event = event?;
         match assembler.apply(&event) {
             Changed::Text { index } => {
-                if cx.firing.has::<StreamText>()
+                if cx.live.has::<StreamText>()
                     && let StreamEvent::Text { delta, .. } = &event
                 {
-                    let mut hook_cx = StreamTextCx::new(&cx.firing.base, delta, assembler.block_text(index));
-                    cx.firing.observe::<StreamText>(&mut hook_cx).await;
+                    let mut hook_cx = StreamTextCx::new(&cx.live.base, delta, assembler.block_text(index));
+                    cx.live.observe::<StreamText>(&mut hook_cx).await;
                 }
                 if let (Some(outlet), StreamEvent::Text { delta, .. }) = (&cx.outlet, event) {
                     outlet.send(AgentEvent::Text { delta }).await;
                 }
             }
             Changed::Thinking { index } => {
-                if cx.firing.has::<StreamThinking>()
+                if cx.live.has::<StreamThinking>()
                     && let StreamEvent::Thinking { delta, .. } = &event
                 {
-                    let mut hook_cx = StreamThinkingCx::new(&cx.firing.base, delta, assembler.block_text(index));
-                    cx.firing.observe::<StreamThinking>(&mut hook_cx).await;
+                    let mut hook_cx = StreamThinkingCx::new(&cx.live.base, delta, assembler.block_text(index));
+                    cx.live.observe::<StreamThinking>(&mut hook_cx).await;
                 }
                 if let (Some(outlet), StreamEvent::Thinking { delta, .. }) = (&cx.outlet, event) {
                     outlet.send(AgentEvent::Thinking { delta }).await;
@@ -523,13 +533,12 @@ impl WireLog {
         for event in &seen {
             match event {
                 Seen::Request { url, headers, body_bytes } => {
-                    let mut hook_cx = ProviderRequestCx::new(&cx.firing.base, url, headers, *body_bytes);
-                    cx.firing.observe::<ProviderRequest>(&mut hook_cx).await;
+                    let mut hook_cx = ProviderRequestCx::new(&cx.live.base, url, headers, *body_bytes);
+                    cx.live.observe::<ProviderRequest>(&mut hook_cx).await;
                 }
                 Seen::Response { status, request_id, elapsed } => {
-                    let mut hook_cx =
-                        ProviderResponseCx::new(&cx.firing.base, *status, request_id.as_deref(), *elapsed);
-                    cx.firing.observe::<ProviderResponse>(&mut hook_cx).await;
+                    let mut hook_cx = ProviderResponseCx::new(&cx.live.base, *status, request_id.as_deref(), *elapsed);
+                    cx.live.observe::<ProviderResponse>(&mut hook_cx).await;
                 }
             }
         }

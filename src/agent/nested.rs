@@ -76,7 +76,7 @@ impl Nested {
                 }
             },
         };
-        if self.cx.firing.has::<ToolTransform>() {
+        if self.cx.live.has::<ToolTransform>() {
             transform(&self.cx, &info, &mut out).await;
         }
         out.duration = started.elapsed();

@@ -7,8 +7,9 @@ use std::time::Instant;
 use futures::future::BoxFuture;
 
 use super::context::RunCx;
+use super::decide::{desk, firing};
 use super::inner::AgentInner;
-use super::limits::{Limits, Meter};
+use super::limits::{Limit, Limits, Meter};
 use super::lineage::{Lineage, Outlet};
 use super::offspring::Offspring;
 use super::outcome::{RunError, RunErrorKind, RunOutcome, StopCause};
@@ -258,19 +259,20 @@ async fn drive(plan: Plan, outlet: Option<Outlet>, away: Arc<ReaderAway>) -> Res
         depth: lineage.as_ref().map_or(0, |lineage| lineage.child.depth()),
     });
     let abort = active.claim.abort.clone();
-    let firing = Firing {
-        hooks: agent.hooks.clone(),
-        base: HookBase { run: Arc::clone(&info), agent: agent.handle.clone(), replaying: Arc::default() },
-        abort: abort.clone(),
-        grace: agent.options.cancel_grace,
-    };
     let above = lineage.as_ref().map(|lineage| lineage.parent.meter.clone());
     let meter = Meter::new(limits.unwrap_or_else(|| agent.options.limits.clone()), above);
+    let desk = {
+        let meter = meter.clone();
+        desk(&agent, Arc::clone(&info), abort.clone(), move || meter.used_up().map(Limit::as_str))
+    };
+    let firing = firing(&agent, Arc::clone(&info), abort.clone(), Some(Arc::new(desk)));
+    let live = Firing { base: HookBase { replaying: Arc::default(), ..firing.base.clone() }, ..firing.clone() };
     agent.session.mark();
     let max_turns = max_turns.unwrap_or(agent.options.max_turns);
     let cx = Arc::new(RunCx {
         agent: Arc::clone(&agent),
         firing,
+        live,
         clock,
         info,
         outlet,
@@ -290,6 +292,10 @@ async fn drive(plan: Plan, outlet: Option<Outlet>, away: Arc<ReaderAway>) -> Res
     }
     // Children of calls that came to no result.
     run.file_children(cx.children().take(None));
+    if durable.is_none() {
+        // A durable run files only what is on record; the rest waits for the next.
+        run.record_decisions(agent.decisions.take());
+    }
     let mut stats = std::mem::take(&mut run.stats);
     if agent.session.is_kept() {
         result = Box::pin(run.save_end(result, &stats)).await;

@@ -7,7 +7,7 @@ use super::context::RunCx;
 use super::seam::Job;
 use crate::durable::{StepCx, StepError, StepKind};
 use crate::hooks::{SystemBefore, SystemBeforeCx};
-use crate::types::SessionContentBlock;
+use crate::types::{DecisionUsage, SessionContentBlock};
 
 /// The version of the loop's step order. A change of the order raises it.
 pub(super) const LOOP_VERSION: u32 = 1;
@@ -40,6 +40,9 @@ pub(super) struct StartOut {
     /// When the run compacts its conversation.
     #[serde(default)]
     pub(super) compaction: Option<Trigger>,
+    /// What decisions have used since the run before.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) decisions: Vec<DecisionUsage>,
 }
 
 impl Job for StartJob {
@@ -54,9 +57,9 @@ impl Job for StartJob {
         let Self { cx, prompt, session_turns, session_version, instruction, compaction } = self;
         let mut system = cx.agent.head.system.clone();
         let mut failed = None;
-        if cx.firing.has::<SystemBefore>() {
-            let mut hook_cx = SystemBeforeCx::new(&cx.firing.base, &mut system);
-            if let Err(failure) = cx.firing.fire::<SystemBefore>(&mut hook_cx).await {
+        if cx.live.has::<SystemBefore>() {
+            let mut hook_cx = SystemBeforeCx::new(&cx.live.base, &mut system);
+            if let Err(failure) = cx.live.fire::<SystemBefore>(&mut hook_cx).await {
                 failed = Some((failure.hook.to_owned(), failure.cause.to_string()));
             }
         }
@@ -76,6 +79,7 @@ impl Job for StartJob {
             system,
             failed,
             compaction,
+            decisions: cx.agent.decisions.take(),
         })
     }
 }

@@ -18,7 +18,7 @@ use crate::durable::{StepCx, StepError, StepKind};
 use crate::hooks::{ToolCallInfo, ToolTransform, ToolTransformCx, panic_text};
 use crate::tool::{CompiledTool, ToolContext, ToolContextParts, ToolProgress};
 use crate::tool_state::{ToolStateOp, ToolStateView};
-use crate::types::{Extra, ToolResultBlock, ToolResultBody, ToolStatus};
+use crate::types::{DecisionUsage, Extra, ToolResultBlock, ToolResultBody, ToolStatus};
 
 /// Comes to the result of one call: runs the body where the gate let it, and the transforms in any case.
 pub(super) struct ToolJob {
@@ -52,6 +52,9 @@ pub(super) struct ToolOut {
     /// What it spawned.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) children: Vec<ChildRecord>,
+    /// What decisions have used meanwhile.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) decisions: Vec<DecisionUsage>,
 }
 
 impl Job for ToolJob {
@@ -98,7 +101,7 @@ impl Job for ToolJob {
                 }
             };
             // Boxed, since most calls do without: their futures stay small.
-            if cx.firing.has::<ToolTransform>() {
+            if cx.live.has::<ToolTransform>() {
                 Box::pin(transform(cx, info, &mut out)).await;
             }
             if let Some(spill) = &cx.agent.options.spill {
@@ -106,6 +109,7 @@ impl Job for ToolJob {
             }
             out.aborted = cx.abort.is_cancelled();
             out.duration = started.elapsed();
+            out.decisions = cx.agent.decisions.take();
             Ok(out)
         }
     }
@@ -120,6 +124,7 @@ pub(super) fn settled(info: &ToolCallInfo, input: Option<Value>, status: ToolSta
         aborted: false,
         duration: Duration::ZERO,
         children: Vec::new(),
+        decisions: Vec::new(),
     }
 }
 
@@ -144,11 +149,11 @@ pub(super) fn result_block(
 
 pub(super) async fn transform(cx: &RunCx, info: &ToolCallInfo, out: &mut ToolOut) {
     let fired = {
-        let mut hook_cx = ToolTransformCx::new(&cx.firing.base, info, &mut out.result);
-        cx.firing.fire::<ToolTransform>(&mut hook_cx).await
+        let mut hook_cx = ToolTransformCx::new(&cx.live.base, info, &mut out.result);
+        cx.live.fire::<ToolTransform>(&mut hook_cx).await
     };
     if let Err(failure) = fired {
-        cx.firing.report(&failure).await;
+        cx.live.report(&failure).await;
         out.result.output = ToolResultBody::Text("The result of this call was withheld: a hook failed.".to_owned());
         out.result.structured = None;
         out.result.is_error = true;
@@ -200,6 +205,7 @@ impl Body {
             extensions: Arc::clone(&cx.agent.extensions),
             agent: cx.agent.handle.clone(),
             nested: Some(Arc::new(nested)),
+            desk: cx.live.base.desk.clone(),
         });
         let spec = entry.spec();
         let (timeout, grace) = (spec.timeout, spec.cancel_grace.unwrap_or(cx.agent.options.cancel_grace));

@@ -248,8 +248,9 @@ impl TurnLoop {
             return Ok(Boundary::default());
         }
         let job = BoundaryJob { cx: Arc::clone(&self.cx), number: self.number, ending };
-        let done = self.step(job).await?;
+        let mut done = self.step(job).await?;
         self.aborted |= done.out.aborted;
+        self.record_decisions(std::mem::take(&mut done.out.decisions));
         let at = self.cx.time(done.at).await;
         self.at = at;
         Ok(Boundary { at, input: done.out })
@@ -311,6 +312,7 @@ impl TurnLoop {
         let turn_id = self.uuid();
         let (mut out, at) = self.ask(turn_id).await?;
         self.at = at;
+        self.record_decisions(std::mem::take(&mut out.decisions));
         self.record_visions(turn_id, std::mem::take(&mut out.visions), at);
         let usage = self.record_usage(turn_id, &mut out).await;
         let failure = match std::mem::replace(&mut out.end, ModelEnd::Complete) {

@@ -1,7 +1,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use tokio_util::sync::CancellationToken;
+
 use crate::control::AgentHandle;
+use crate::decision::{
+    Deciding, DecisionDesk, DecisionEvidence, DecisionFailureReason, DecisionRequest, Question, never,
+};
 
 /// Which run an event belongs to. Every context derefs to it.
 #[derive(Clone, Debug)]
@@ -9,6 +14,10 @@ pub struct HookBase {
     pub(crate) run: Arc<RunInfo>,
     pub(crate) agent: AgentHandle,
     pub(crate) replaying: Arc<AtomicBool>,
+    /// `None` where no decisions are made.
+    pub(crate) desk: Option<Arc<DecisionDesk>>,
+    /// Ends the run's decisions.
+    pub(crate) abort: CancellationToken,
 }
 
 /// The identity of a run.
@@ -54,6 +63,26 @@ impl HookBase {
     #[must_use]
     pub fn replaying(&self) -> bool {
         self.replaying.load(Ordering::Relaxed)
+    }
+
+    /// Has the agent's decider answer questions about evidence. What that uses is filed with the run, and an abort of the
+    /// run ends it.
+    ///
+    /// A durable run has it on record as a part of what the hook is a part of: the gate, the request, the result, and is
+    /// not asked again on a replay. An event that is only watched, and told again from a record, gets `unavailable`; so
+    /// do observers of decisions.
+    pub fn decide(
+        &self,
+        evidence: impl Into<DecisionEvidence>,
+        questions: impl IntoIterator<Item = Question>,
+    ) -> Deciding {
+        match &self.desk {
+            None => never(DecisionFailureReason::Unavailable, "no decisions are made here"),
+            Some(_) if self.replaying() => {
+                never(DecisionFailureReason::Unavailable, "this event is told from a record: nothing is asked again")
+            }
+            Some(desk) => desk.decide(DecisionRequest::new(evidence, questions), self.abort.clone()),
+        }
     }
 
     /// The agent: steer it, queue a follow-up, abort it.

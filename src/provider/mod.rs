@@ -3,6 +3,7 @@
 //! In comes a [`ModelRequest`], out comes a [`ProviderStream`] of [`StreamEvent`]s or a [`ProviderError`]. A provider
 //! knows its wire and nothing of agents, tools, hooks or sessions' storage.
 
+mod answer_json;
 #[cfg(feature = "anthropic")]
 mod anthropic;
 #[cfg(feature = "http")]
@@ -31,7 +32,7 @@ mod history;
     not(all(feature = "anthropic", feature = "openai", feature = "gemini")),
     allow(dead_code, reason = "each wire uses its part")
 )]
-mod http;
+pub(crate) mod http;
 #[cfg(feature = "http")]
 mod idle_body;
 #[cfg(feature = "http")]
@@ -58,7 +59,7 @@ mod link;
     not(all(feature = "anthropic", feature = "openai", feature = "gemini")),
     allow(dead_code, reason = "each wire uses its part")
 )]
-mod media;
+pub(crate) mod media;
 #[cfg(feature = "http")]
 #[cfg_attr(
     not(all(feature = "anthropic", feature = "openai", feature = "gemini")),
@@ -72,8 +73,12 @@ mod media_fit;
 mod names;
 #[cfg(feature = "openai")]
 pub mod openai_chat;
-#[cfg(feature = "openai")]
-mod openai_error;
+#[cfg(feature = "http")]
+#[cfg_attr(
+    not(all(feature = "anthropic", feature = "openai", feature = "gemini")),
+    allow(dead_code, reason = "each wire uses its part")
+)]
+pub(crate) mod openai_error;
 #[cfg(feature = "openai")]
 pub mod openai_responses;
 #[cfg_attr(
@@ -91,7 +96,7 @@ mod request;
     not(all(feature = "anthropic", feature = "openai", feature = "gemini")),
     allow(dead_code, reason = "each wire uses its part")
 )]
-mod response;
+pub(crate) mod response;
 mod retry;
 #[cfg(feature = "http")]
 #[cfg_attr(
@@ -125,6 +130,7 @@ use std::task::{Context, Poll};
 use async_trait::async_trait;
 use futures::Stream;
 
+pub(crate) use answer_json::json_of;
 #[cfg(feature = "anthropic")]
 pub use anthropic::{Anthropic, AnthropicBuilder};
 pub use capabilities::Capabilities;

@@ -9,6 +9,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Extensions, ToolOutput};
 use crate::control::AgentHandle;
+use crate::decision::{
+    Deciding, DecisionDesk, DecisionEvidence, DecisionFailureReason, DecisionRequest, Question, never,
+};
 use crate::tool_state::{Settled, ToolStateOp, ToolStateSnapshot, ToolStateView};
 use crate::types::ToolOutcome;
 
@@ -53,6 +56,8 @@ pub(crate) struct ToolContextParts {
     pub(crate) agent: AgentHandle,
     /// Runs tools for the tool; `None` outside an agent.
     pub(crate) nested: Option<Arc<dyn NestedCalls>>,
+    /// Makes decisions for the tool; `None` outside an agent.
+    pub(crate) desk: Option<Arc<DecisionDesk>>,
 }
 
 /// Runs tools on behalf of a tool.
@@ -151,6 +156,7 @@ impl ToolContext {
             extensions: Arc::new(extensions),
             agent: AgentHandle::new(0),
             nested: None,
+            desk: None,
         })
     }
 
@@ -249,6 +255,23 @@ impl ToolContext {
         match self.nested()? {
             None => Ok(ToolOutput::error("There are no tools here.")),
             Some(nested) => Ok(nested.run_tool(self, name.into(), input.into()).await),
+        }
+    }
+
+    /// Has the agent's decider answer questions about evidence, as a part of this call. What that uses is filed with the
+    /// run, and when the call is to stop it ends with `aborted`. It never fails the call; outside an agent it is
+    /// `unavailable`.
+    ///
+    /// In a durable run it is a part of the call's record: a call that is on record asks nothing again.
+    pub fn decide(
+        &self,
+        evidence: impl Into<DecisionEvidence>,
+        questions: impl IntoIterator<Item = Question>,
+    ) -> Deciding {
+        match &self.inner.parts.desk {
+            _ if self.report().sealed => never(DecisionFailureReason::Aborted, "the call has ended"),
+            None => never(DecisionFailureReason::Unavailable, "there is no agent to decide here"),
+            Some(desk) => desk.decide(DecisionRequest::new(evidence, questions), self.inner.parts.cancel.clone()),
         }
     }
 
@@ -377,6 +400,7 @@ mod tests {
             extensions: Arc::default(),
             agent: AgentHandle::new(0),
             nested: None,
+            desk: None,
         };
         (ToolContext::new(parts), receiver)
     }

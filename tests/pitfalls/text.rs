@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 
 use serde_json::Value;
+use zidane::decision::{Decider, Question};
 use zidane::provider::openai_chat::ChatProfile;
 use zidane::provider::{
-    History, HttpOptions, ModelRequest, Provider, ProviderError, ProviderErrorKind, RequestContext, RequestHead,
-    ToolDefinition,
+    Capabilities, History, HttpOptions, ModelRequest, Provider, ProviderError, ProviderErrorKind, RequestContext,
+    RequestHead, ToolDefinition,
 };
 use zidane::session::{BlobStore as _, MemoryBlobStore};
 use zidane::testing::{HttpReply, Reply, ScriptedProvider, SseServer};
@@ -27,15 +28,43 @@ pub fn judge(case: &mut Fields<'_>, findings: &mut Findings) {
         "wire_call_ids" => runtime.block_on(call_ids(case, findings)),
         "sniff_media" => runtime.block_on(media(case, findings)),
         "truncate_utf8_prefix" => runtime.block_on(spill(case, findings)),
-        "decision_json" => left(case, "decisions", findings),
+        "decision_json" => runtime.block_on(decisions(case, findings)),
         other => findings.need(format!("an adapter for op `{other}`")),
     }
 }
 
-/// The case waits for something, and its fields with it.
-fn left(case: &mut Fields<'_>, what: &str, findings: &mut Findings) {
-    findings.need(what);
-    case.skip();
+/// A model that answers a decision with a text: what is read of it, on a wire with structured output and on one without.
+async fn decisions(case: &mut Fields<'_>, findings: &mut Findings) {
+    let schema = case.take("schema").cloned().unwrap_or_default();
+    let ids: Vec<&String> = schema["properties"].as_object().map(|map| map.keys().collect()).unwrap_or_default();
+    let mut native = Capabilities::TEXT;
+    native.native_structured_output = true;
+    for capabilities in [native, Capabilities::TEXT] {
+        for (number, sample) in case.list("samples").iter().enumerate() {
+            findings.at(format!("sample {}", number + 1));
+            let (Some(text), expected) = (sample[0].as_str(), &sample[1]) else {
+                findings.wrong("a sample is no text");
+                continue;
+            };
+            let model = ScriptedProvider::repeating(Reply::text(text)).capabilities(capabilities);
+            let questions = ids.iter().map(|id| Question::bool(id.as_str(), "Is it?"));
+            let decision = Decider::of_model(model.clone(), MODEL).decide("Text", questions).await;
+            let head = &model.requests()[0].head;
+            let sent = head.output.as_ref().map_or_else(|| &*head.tools[0].input_schema, |output| &output.schema);
+            findings.equal("the schema", &schema, sent);
+            let got = match &decision {
+                Ok(answers) => Value::Object(ids.iter().map(|id| ((*id).clone(), answers.bool(id).into())).collect()),
+                Err(failure) => failure.reason.as_str().into(),
+            };
+            let may_be_invalid =
+                expected.as_str().and_then(|text| text.strip_prefix("policy: ")?.split_once(" or invalid"));
+            match may_be_invalid.and_then(|(json, _)| serde_json::from_str::<Value>(json).ok()) {
+                Some(value) => findings.ensure(got == value || got == "invalid", || format!("a wrong value: {got}")),
+                None => findings.equal("what is read", expected, &got),
+            }
+        }
+    }
+    findings.at("");
 }
 
 /// Cutting long tool output keeps a beginning and an end. Twice the limit is cut, so that each may have the limit.

@@ -102,7 +102,9 @@ fn status(stop: &StopCause) -> ChildStatus {
         | StopCause::Length
         | StopCause::LoopGuard
         | StopCause::PauseLimit => ChildStatus::Limit,
-        StopCause::ContentFilter | StopCause::Other | StopCause::ToolFailures => ChildStatus::Failed,
+        StopCause::ContentFilter | StopCause::Other | StopCause::Paused | StopCause::ToolFailures => {
+            ChildStatus::Failed
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod attempt;
 mod compaction;
+mod decision;
 mod queue;
 mod run;
 mod session;
@@ -16,6 +17,7 @@ pub use attempt::{
     ProviderResponseCx,
 };
 pub use compaction::{CompactionFailed, CompactionFailedCx, CompactionReason, HistoryReplaced, HistoryReplacedCx};
+pub use decision::{DecisionAfter, DecisionAfterCx};
 pub use queue::{QueueUpdate, QueueUpdateCx, SteerInject, SteerInjectCx};
 pub use run::{
     AgentAbort, AgentAbortCx, AgentDone, AgentDoneCx, AgentStart, AgentStartCx, HookError, HookErrorCx, SystemBefore,
@@ -111,6 +113,7 @@ events! {
     33 SpawnBefore "spawn:before" Observe SpawnBeforeCx;
     34 SpawnComplete "spawn:complete" Observe SpawnCompleteCx;
     35 SpawnError "spawn:error" Observe SpawnErrorCx;
+    36 DecisionAfter "decision:after" Observe DecisionAfterCx;
 }
 
 /// A context: borrowed fields, a constructor for the loop, and a deref to the base.
