@@ -84,6 +84,9 @@ impl TurnLoop {
                 (*self.cx.info.run_id).clone_into(&mut usage.run_id);
             }
             self.cx.meter.count_decision(&usage);
+            if let Some(ledger) = self.cx.ledger() {
+                ledger.add_decision(usage.clone());
+            }
             self.stats.push_decision(usage);
         }
     }

@@ -6,7 +6,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::Denial;
-use crate::types::{AgentStats, ChildStats, ChildStatus, TurnUsage};
+use crate::types::{AgentStats, ChildStats, ChildStatus, DecisionUsage, TurnUsage};
 
 /// What a run that was spawned leaves to the one above: a part of the record of the call that spawned it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -45,6 +45,10 @@ impl Ledger {
 
     pub(super) fn add_turn(&self, usage: Arc<TurnUsage>) {
         self.pages().stats.push_turn(usage);
+    }
+
+    pub(super) fn add_decision(&self, usage: DecisionUsage) {
+        self.pages().stats.push_decision(usage);
     }
 
     pub(super) fn add_child(&self, child: ChildStats, denials: Vec<Denial>) {
