@@ -14,6 +14,7 @@ mod builder;
 mod commit_step;
 mod compaction;
 mod context;
+mod deferral;
 mod derived;
 mod event;
 mod gate_step;
@@ -26,6 +27,7 @@ mod nested;
 mod options;
 mod outcome;
 mod plan;
+mod resume;
 mod run;
 mod save;
 mod seam;
@@ -42,6 +44,7 @@ use std::sync::Arc;
 
 pub use builder::{AgentBuilder, BuildError};
 pub use compaction::Compaction;
+pub use deferral::{AnswerError, DeferredResult};
 pub use event::AgentEvent;
 pub use limits::{Limit, Limits};
 pub use loop_guard::LoopGuard;
@@ -91,6 +94,12 @@ impl Agent {
     #[must_use = "a run does nothing until it is polled"]
     pub fn run_typed<T: ToolInput>(&self, prompt: impl Into<Prompt>) -> TypedRun<T> {
         self.run(prompt).typed()
+    }
+
+    /// A run that goes on with calls which an earlier one left to the host; see [`Run::resume`].
+    #[must_use = "a run does nothing until it is polled"]
+    pub fn resume(&self, answers: impl IntoIterator<Item = DeferredResult>) -> Run {
+        self.run("").resume(answers)
     }
 
     /// The hook bus.
@@ -152,9 +161,12 @@ impl Agent {
     ///
     /// Where there is a session store, it is read when the first run begins: until then this is the history that the
     /// agent was built with.
+    ///
+    /// While calls wait for the host, the last turn may hold the results of others that were made beside them; it is
+    /// replaced once all are answered.
     #[must_use]
     pub fn history(&self) -> History {
-        self.inner.session.history()
+        self.inner.session.shown()
     }
 
     /// The session as it is stored: turns, runs with their usage, notes. `None` without a session store, or when nothing

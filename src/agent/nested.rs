@@ -45,9 +45,13 @@ impl Nested {
         let info = Arc::new(ToolCallInfo::nested(&outer, number, &name, &display_name, &input));
         let mut out = match self.ready(&info, input) {
             Err(refusal) => refused(&info, refusal),
-            Ok((entry, input)) => match gate(&self.cx, &info, &entry, input).await {
+            Ok((entry, input)) => match gate(&self.cx, &info, &entry, input, false).await {
                 Gated::Run(input) => self.run(&outer, &info, entry, input).await,
                 Gated::Refused { status, text, input } => settled(&info, input, status, text),
+                Gated::Deferred { input, reason } => {
+                    let text = format!("This call was blocked: it would have to wait for the host ({reason}).");
+                    settled(&info, Some(input), ToolStatus::Blocked, text)
+                }
                 Gated::Substituted { input, output, is_error, structured } => {
                     let mut out = settled(&info, Some(input), ToolStatus::Ok, String::new());
                     out.result.output = output;
@@ -102,6 +106,7 @@ impl Nested {
             state: outer.state().nested(),
             reports: self.reports.clone(),
             token: outer.cancel_token().child_token(),
+            key: None,
             depth: self.depth + 1,
         };
         let mut out = body.run(input).await;

@@ -2,12 +2,12 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::Limit;
+use super::{AnswerError, Limit};
 use crate::control::QueuedMessage;
 use crate::durable::DurableError;
 use crate::provider::{HistoryTurn, ProviderError};
 use crate::session::SessionError;
-use crate::types::{AgentStats, TranscriptError};
+use crate::types::{AgentStats, DeferredCall, TranscriptError};
 
 /// Why a run ended by itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,6 +35,8 @@ pub enum StopCause {
     PauseLimit,
     /// Too many batches of calls in a row brought nothing but failures.
     ToolFailures,
+    /// Gates left these calls to the host. Nothing is sent before each is answered: [`Run::resume`](super::Run::resume).
+    Deferred(Vec<DeferredCall>),
 }
 
 impl StopCause {
@@ -53,6 +55,7 @@ impl StopCause {
             Self::Limit(_) => "limit",
             Self::PauseLimit => "pause_limit",
             Self::ToolFailures => "tool_failures",
+            Self::Deferred(_) => "deferred",
         }
     }
 }
@@ -159,6 +162,14 @@ pub enum RunErrorKind {
         run_id: String,
         /// Their ids.
         calls: Vec<String>,
+    },
+    /// An answer to a deferred call cannot be taken. Nothing was stored, and no call was run.
+    #[error("call `{call_id}` cannot be answered: {error}")]
+    Answer {
+        /// The call.
+        call_id: String,
+        /// Why.
+        error: AnswerError,
     },
     /// The durable engine cannot go on.
     #[error(transparent)]

@@ -7,6 +7,7 @@ use std::time::Instant;
 use futures::future::BoxFuture;
 
 use super::context::RunCx;
+use super::deferral::DeferredResult;
 use super::inner::AgentInner;
 use super::limits::{Limits, Meter};
 use super::outcome::{RunError, RunErrorKind, RunOutcome, StopCause};
@@ -48,6 +49,8 @@ struct Plan {
     run_id: Option<String>,
     output: Option<OutputSchema>,
     compact: bool,
+    answers: Vec<DeferredResult>,
+    abandon: bool,
 }
 
 impl Run {
@@ -61,6 +64,8 @@ impl Run {
             run_id: None,
             output: None,
             compact: false,
+            answers: Vec::new(),
+            abandon: false,
         };
         Self { state: State::Waiting(Some(Box::new(plan))) }
     }
@@ -98,6 +103,52 @@ impl Run {
     /// [`Compaction`](super::Compaction), or the default one. When that comes to nothing the run goes on all the same.
     pub fn compact(self) -> Self {
         self.plan(|plan| plan.compact = true)
+    }
+
+    /// Answers calls that an earlier run of the session left to the host
+    /// ([`StopCause::Deferred`](super::StopCause::Deferred)), in this process or another one, and goes on from there. It
+    /// takes no prompt.
+    ///
+    /// The calls stand in [`Session::deferred`](crate::session::Session::deferred) too. Answers may come a few at a time:
+    /// the approved calls are run, and while others wait the run ends with `StopCause::Deferred` again, with nothing
+    /// sent. Once all are answered, calls that came after them are gated and run, and the model reads the results.
+    ///
+    /// An approved call goes through its gates like any other, but that none of them can defer it; it is run at most
+    /// once, with the [idempotency key](crate::ToolContext::idempotency_key) it had. That it is taken on is stored before
+    /// it starts: when the run is dropped or its process dies, the call is `interrupted`, and an answer to it is refused.
+    /// An abort answers whatever has not started with `not_started`, calls that wait included.
+    ///
+    /// Answers that do not fit fail the run before anything is stored or run, with
+    /// [`RunErrorKind::Answer`](super::RunErrorKind::Answer).
+    ///
+    /// ```
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// # use zidane::testing::{Reply, ScriptedProvider};
+    /// # use zidane::tool::{NoInput, tool_fn};
+    /// use zidane::StopCause;
+    /// use zidane::hooks::ToolGate;
+    ///
+    /// # let model = ScriptedProvider::new([Reply::call("deploy", serde_json::json!({})), Reply::text("Done.")]);
+    /// # let deploy = tool_fn("deploy", "Deploys", |_: NoInput, _cx| async { Ok("deployed") });
+    /// # let agent = zidane::Agent::builder().provider(model).model("any").tool(deploy).build()?;
+    /// agent.hooks().on::<ToolGate>(|cx| cx.defer("a person must see this"));
+    /// let outcome = agent.run("Deploy it.").await?;
+    /// let StopCause::Deferred(calls) = outcome.stop else { panic!() };
+    /// // Show them to somebody; then, or on another day:
+    /// let outcome = agent.resume(calls.iter().map(|call| call.approve())).await?;
+    /// assert_eq!(outcome.text, "Done.");
+    /// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
+    /// ```
+    pub fn resume(self, answers: impl IntoIterator<Item = DeferredResult>) -> Self {
+        let answers: Vec<_> = answers.into_iter().collect();
+        self.plan(|plan| plan.answers = answers)
+    }
+
+    /// Gives up calls that wait and have no answer, and so lets a new prompt in: those that wait for the host are
+    /// `not_started`, those of a durable run that has not ended are `interrupted`. Default false: the run fails with
+    /// [`RunErrorKind::Pending`](super::RunErrorKind::Pending).
+    pub fn abandon(self, abandon: bool) -> Self {
+        self.plan(|plan| plan.abandon = abandon)
     }
 
     /// What the final answer must be: a JSON object that matches the schema. The wire holds the model to it where it has
@@ -213,7 +264,7 @@ fn failed(kind: RunErrorKind) -> RunError {
 }
 
 async fn drive(plan: Plan, sink: Option<Sink>, away: Arc<ReaderAway>) -> Result<RunOutcome, RunError> {
-    let Plan { agent, prompt, max_turns, limits, clock, run_id, output, compact } = plan;
+    let Plan { agent, prompt, max_turns, limits, clock, run_id, output, compact, answers, abandon } = plan;
     if tokio::runtime::Handle::try_current().is_err() {
         return Err(failed(RunErrorKind::NoRuntime));
     }
@@ -251,6 +302,7 @@ async fn drive(plan: Plan, sink: Option<Sink>, away: Arc<ReaderAway>) -> Result<
     let cx = Arc::new(RunCx { agent: Arc::clone(&agent), firing, clock, info, sink, away, abort, meter });
     let mut run = TurnLoop::new(Arc::clone(&cx), seam(durable.clone()), max_turns, output);
     run.compact_first = compact;
+    (run.answers, run.abandon) = (answers, abandon);
     let mut result = run.run(prompt).await;
     if let (Some(durable), Ok(_)) = (&durable, &result)
         && let Err(error) = durable.finish().await

@@ -26,6 +26,8 @@ pub(super) struct ToolJob {
     pub(super) info: Arc<ToolCallInfo>,
     pub(super) entry: Option<Arc<CompiledTool>>,
     pub(super) gated: Gated,
+    /// Set where the call is one of an earlier run.
+    pub(super) key: Option<Arc<str>>,
     pub(super) state: ToolStateView,
     pub(super) reports: Reports,
 }
@@ -68,7 +70,8 @@ impl Job for ToolJob {
                     Some(entry) => {
                         let token = cx.abort.child_token();
                         let (cx, info) = (Arc::clone(cx), Arc::clone(info));
-                        let body = Body { cx, info, entry, state: self.state, reports: self.reports, token, depth: 0 };
+                        let (state, reports, key) = (self.state, self.reports, self.key);
+                        let body = Body { cx, info, entry, state, reports, token, key, depth: 0 };
                         body.run(input).await
                     }
                     None => settled(
@@ -83,6 +86,10 @@ impl Job for ToolJob {
                     let mut out = settled(info, input, status, text);
                     out.error = error;
                     out
+                }
+                // Never asked for: such a call has no result yet.
+                Gated::Deferred { input, .. } => {
+                    settled(info, Some(input), ToolStatus::NotStarted, NOT_STARTED.to_owned())
                 }
                 Gated::Substituted { input, output, is_error, structured } => {
                     let mut out = settled(info, Some(input), ToolStatus::Ok, String::new());
@@ -158,6 +165,8 @@ pub(super) struct Body {
     pub(super) reports: Reports,
     /// The call's own token.
     pub(super) token: CancellationToken,
+    /// Its idempotency key, where the call is one of an earlier run.
+    pub(super) key: Option<Arc<str>>,
     /// How many calls it is nested in.
     pub(super) depth: u32,
 }
@@ -172,7 +181,7 @@ enum Ended {
 
 impl Body {
     pub(super) async fn run(self, input: Value) -> ToolOut {
-        let Self { cx, info, entry, state, reports, token: cancel, depth } = self;
+        let Self { cx, info, entry, state, reports, token: cancel, key, depth } = self;
         let info = &*info;
         if cx.abort.is_cancelled() {
             return settled(info, Some(input), ToolStatus::NotStarted, NOT_STARTED.to_owned());
@@ -185,7 +194,7 @@ impl Body {
             session_id: Arc::clone(&cx.info.session_id),
             name: Arc::clone(info.name()),
             display_name: Arc::clone(info.display_name()),
-            idempotency_key: None,
+            idempotency_key: key,
             cancel: cancel.clone(),
             state,
             progress: Some(reports.progress),
