@@ -55,7 +55,7 @@ impl DeferredCall {
         Uuid::new_v5(&Uuid::NAMESPACE_OID, &bytes).to_string()
     }
 
-    /// The calls of a turn that wait, as far as the turn itself says so.
+    /// The calls of a turn that wait, as far as the turn itself says so: which of them were asked about it does not say.
     pub(crate) fn of_turn(turn: &SessionTurn) -> Vec<Self> {
         let waits = |call: &&ToolCallBlock| turn.pending.iter().any(|p| p.deferred && p.call_id == call.id);
         turn.tool_calls().filter(waits).map(Self::of).collect()
