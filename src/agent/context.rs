@@ -21,6 +21,8 @@ pub(super) struct RunCx {
     pub(super) away: Arc<ReaderAway>,
     pub(super) abort: CancellationToken,
     pub(super) meter: Meter,
+    /// The span of the run; nothing where nobody subscribes.
+    pub(super) span: tracing::Span,
 }
 
 impl RunCx {

@@ -33,6 +33,7 @@ mod save;
 mod seam;
 mod side_request;
 mod sink;
+mod spans;
 mod spill;
 mod start_step;
 mod structured;

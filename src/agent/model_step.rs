@@ -7,6 +7,7 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument as _;
 use uuid::Uuid;
 
 use super::Limit;
@@ -15,6 +16,7 @@ use super::context::RunCx;
 use super::event::AgentEvent;
 use super::options::Fallback;
 use super::seam::Job;
+use super::spans;
 use super::vision::{Description, describe};
 use crate::durable::{StepCx, StepError, StepKind};
 use crate::hooks::{
@@ -126,7 +128,15 @@ async fn ask(job: ModelJob) -> ModelOut {
     let (cx, turn_id) = (Arc::clone(&job.cx), job.turn_id);
     let mut visions = Vec::new();
     match prepare(job, &mut visions).await {
-        Ok(ready) => ModelOut { visions, ..converse(&cx, turn_id, ready).await },
+        Ok(ready) => {
+            let span = spans::chat(&cx, ready.provider.id(), &ready.request);
+            if span.is_disabled() {
+                return ModelOut { visions, ..converse(&cx, turn_id, ready).await };
+            }
+            let out = Box::pin(converse(&cx, turn_id, ready).instrument(span.clone())).await;
+            spans::answered(&cx, &span, &out);
+            ModelOut { visions, ..out }
+        }
         Err(failed) => {
             let provider = cx.agent.provider.id().to_owned();
             ModelOut {

@@ -5,6 +5,7 @@ use std::task::{Context, Poll};
 use std::time::Instant;
 
 use futures::future::BoxFuture;
+use tracing::Instrument as _;
 
 use super::context::RunCx;
 use super::deferral::DeferredResult;
@@ -12,6 +13,7 @@ use super::inner::AgentInner;
 use super::limits::{Limits, Meter};
 use super::outcome::{RunError, RunErrorKind, RunOutcome, StopCause};
 use super::sink::{AgentStream, Sink};
+use super::spans;
 use super::structured::Output;
 use super::turn_loop::{TurnLoop, seam};
 use crate::clock::Clock;
@@ -299,11 +301,16 @@ async fn drive(plan: Plan, sink: Option<Sink>, away: Arc<ReaderAway>) -> Result<
     let meter = Meter::new(limits.unwrap_or_else(|| agent.options.limits.clone()));
     agent.session.mark();
     let max_turns = max_turns.unwrap_or(agent.options.max_turns);
-    let cx = Arc::new(RunCx { agent: Arc::clone(&agent), firing, clock, info, sink, away, abort, meter });
+    let span = spans::invoke_agent(&info, agent.provider.id(), &agent.head.model);
+    let cx = Arc::new(RunCx { agent: Arc::clone(&agent), firing, clock, info, sink, away, abort, meter, span });
     let mut run = TurnLoop::new(Arc::clone(&cx), seam(durable.clone()), max_turns, output);
     run.compact_first = compact;
     (run.answers, run.abandon) = (answers, abandon);
-    let mut result = run.run(prompt).await;
+    let mut result = if cx.span.is_disabled() {
+        run.run(prompt).await
+    } else {
+        Box::pin(run.run(prompt).instrument(cx.span.clone())).await
+    };
     if let (Some(durable), Ok(_)) = (&durable, &result)
         && let Err(error) = durable.finish().await
     {
@@ -314,6 +321,7 @@ async fn drive(plan: Plan, sink: Option<Sink>, away: Arc<ReaderAway>) -> Result<
         result = Box::pin(run.save_end(result, &stats)).await;
     }
     stats.elapsed = started.elapsed();
+    spans::run_ended(&cx.span, &result);
     tell_end(&cx.firing, &stats, &result).await;
     let turns = agent.session.added();
     match result {

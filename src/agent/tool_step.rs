@@ -8,11 +8,13 @@ use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
+use tracing::Instrument as _;
 
 use super::context::RunCx;
 use super::gate_step::{Gated, NOT_STARTED};
 use super::nested::{Nested, NestedReport};
 use super::seam::Job;
+use super::spans;
 use crate::durable::{StepCx, StepError, StepKind};
 use crate::hooks::{ToolCallInfo, ToolTransform, ToolTransformCx, panic_text};
 use crate::tool::{CompiledTool, ToolContext, ToolContextParts, ToolProgress};
@@ -209,7 +211,12 @@ impl Body {
             async move { AssertUnwindSafe(async move { tool.call(input, tool_cx).await }).catch_unwind().await }
         };
         // Its own task, so that a body which never yields to the token is dropped all the same.
-        let task = AbortOnDropHandle::new(tokio::spawn(body));
+        let span = spans::execute_tool(&cx, info, spec, &input, depth);
+        let task = match span.is_disabled() {
+            true => tokio::spawn(body),
+            false => tokio::spawn(body.instrument(span.clone())),
+        };
+        let task = AbortOnDropHandle::new(task);
         let ended = wait(task, &cancel, timeout, grace).await;
         let settlement = tool_cx.seal();
         let mut out = match ended {
@@ -244,6 +251,9 @@ impl Body {
             }
         };
         out.result.outcome = settlement.outcome;
+        if !span.is_disabled() {
+            spans::tool_ended(&cx, &span, &out);
+        }
         out
     }
 }
