@@ -79,7 +79,14 @@ impl Job for GateJob {
             } else {
                 match &call.ready {
                     Err(refusal) => refused(refusal.clone(), None),
-                    Ok(entry) => gate(&self.cx, &call.info, entry, input, approved).await,
+                    Ok(entry) => match gate(&self.cx, &call.info, entry, input, approved).await {
+                        // Nobody could go on with the run of a sub-agent.
+                        Gated::Deferred { input, reason } if self.cx.info.depth > 0 => {
+                            let text = cannot_wait(&reason);
+                            refused(Refusal { status: ToolStatus::Blocked, text }, Some(input))
+                        }
+                        gated => gated,
+                    },
                 }
             });
         }
@@ -95,6 +102,11 @@ pub(super) fn over_limit(limit: Limit) -> Refusal {
     let text =
         format!("This call was not started: the run has reached its limit of {}. It had no effect.", limit.as_str());
     Refusal { status: ToolStatus::NotStarted, text }
+}
+
+/// What the model is told of a call that a gate defers where it cannot wait.
+pub(super) fn cannot_wait(reason: &str) -> String {
+    format!("This call was blocked: it would have to wait for the host ({reason}).")
 }
 
 fn refused(refusal: Refusal, input: Option<Value>) -> Gated {

@@ -5,6 +5,15 @@
 //! that must not be done twice is a named step behind one seam (`seam.rs`).
 //!
 #![doc = include_str!("scenarios.md")]
+//!
+//! # Spans
+//!
+//! A run, its requests and the bodies of its calls are `tracing` spans of the target `zidane::gen_ai` and the level
+//! `INFO`, named by OpenTelemetry's conventions for generative AI, version 1.41: `invoke_agent`, `chat`, `execute_tool`.
+//! Usage stands on `chat` spans only, with cached tokens among those of the input, as the convention wants it; summaries
+//! and descriptions of images are `chat` spans too. What is said is left out, unless
+//! [`AgentBuilder::trace_content`] asks for it. Where nobody subscribes no span is built. A replayed step has none.
+//! `examples/otel.rs` exports them.
 
 mod accounts;
 mod assemble;

@@ -133,8 +133,9 @@ async fn ask(job: ModelJob) -> ModelOut {
             if span.is_disabled() {
                 return ModelOut { visions, ..converse(&cx, turn_id, ready).await };
             }
+            let request = Arc::clone(&ready.request);
             let out = Box::pin(converse(&cx, turn_id, ready).instrument(span.clone())).await;
-            spans::answered(&cx, &span, &out);
+            spans::answered(&cx, &span, &request, &out);
             ModelOut { visions, ..out }
         }
         Err(failed) => {

@@ -6,7 +6,7 @@ use futures::future::BoxFuture;
 use serde_json::Value;
 
 use super::context::RunCx;
-use super::gate_step::{Gated, gate, over_limit};
+use super::gate_step::{Gated, cannot_wait, gate, over_limit};
 use super::plan::{Refusal, unknown};
 use super::tool_step::{Body, Reports, ToolOut, settled, transform};
 use crate::hooks::{ToolCallInfo, ToolTransform};
@@ -49,8 +49,7 @@ impl Nested {
                 Gated::Run(input) => self.run(&outer, &info, entry, input).await,
                 Gated::Refused { status, text, input } => settled(&info, input, status, text),
                 Gated::Deferred { input, reason } => {
-                    let text = format!("This call was blocked: it would have to wait for the host ({reason}).");
-                    settled(&info, Some(input), ToolStatus::Blocked, text)
+                    settled(&info, Some(input), ToolStatus::Blocked, cannot_wait(&reason))
                 }
                 Gated::Substituted { input, output, is_error, structured } => {
                     let mut out = settled(&info, Some(input), ToolStatus::Ok, String::new());

@@ -28,7 +28,7 @@ pub(super) fn invoke_agent(info: &RunInfo, provider: &str, model: &str) -> Span 
         gen_ai.request.model = model,
         gen_ai.conversation.id = &*info.session_id,
         zidane.run.id = &*info.run_id,
-        zidane.run.depth = info.depth,
+        zidane.run.depth = i64::from(info.depth),
         zidane.run.stop = Empty,
     )
 }
@@ -67,7 +67,7 @@ pub(super) fn chat(cx: &RunCx, provider: &str, request: &ModelRequest) -> Span {
         gen_ai.provider.name = provider_name(provider),
         gen_ai.conversation.id = &*cx.info.session_id,
         gen_ai.request.model = head.model,
-        gen_ai.request.max_tokens = head.max_tokens,
+        gen_ai.request.max_tokens = head.max_tokens.map(i64::from),
         gen_ai.request.temperature = head.temperature,
         gen_ai.response.model = Empty,
         gen_ai.response.finish_reasons = Empty,
@@ -95,11 +95,13 @@ fn asked(span: &Span, head: &RequestHead, request: &ModelRequest) {
 }
 
 /// What came of a turn's request.
-pub(super) fn answered(cx: &RunCx, span: &Span, out: &ModelOut) {
+pub(super) fn answered(cx: &RunCx, span: &Span, asked: &ModelRequest, out: &ModelOut) {
     used(span, &out.tokens, out.attempts, out.model_id.as_deref(), out.finish);
-    // Another model may have been asked in the end.
-    span.record("gen_ai.provider.name", provider_name(&out.provider));
-    span.record("gen_ai.request.model", out.requested_model.as_str());
+    // Another model has been asked in the end.
+    if out.requested_model != asked.head.model {
+        span.record("gen_ai.provider.name", provider_name(&out.provider));
+        span.record("gen_ai.request.model", out.requested_model.as_str());
+    }
     match &out.end {
         ModelEnd::Complete => {}
         ModelEnd::Aborted => failed(span, "aborted"),
@@ -132,17 +134,22 @@ pub(super) fn answered_aside(cx: &RunCx, span: &Span, out: &SideAnswer) {
 fn used(span: &Span, tokens: &TokenUsage, attempts: u32, model: Option<&str>, finish: Option<TurnFinishReason>) {
     // The convention counts cached tokens among those of the input; here the buckets do not overlap.
     let input = tokens.input.saturating_add(tokens.cache_read).saturating_add(tokens.cache_write);
-    span.record("gen_ai.usage.input_tokens", input);
-    span.record("gen_ai.usage.output_tokens", tokens.output);
-    span.record("gen_ai.usage.cache_read.input_tokens", tokens.cache_read);
-    span.record("gen_ai.usage.cache_creation.input_tokens", tokens.cache_write);
-    span.record("zidane.attempts", attempts);
+    span.record("gen_ai.usage.input_tokens", count(input));
+    span.record("gen_ai.usage.output_tokens", count(tokens.output));
+    span.record("gen_ai.usage.cache_read.input_tokens", count(tokens.cache_read));
+    span.record("gen_ai.usage.cache_creation.input_tokens", count(tokens.cache_write));
+    span.record("zidane.attempts", i64::from(attempts));
     if let Some(model) = model {
         span.record("gen_ai.response.model", model);
     }
     if let Some(finish) = finish {
         span.record("gen_ai.response.finish_reasons", format_args!("[\"{}\"]", finish.as_str()));
     }
+}
+
+/// Signed, since OpenTelemetry knows no other integers.
+fn count(tokens: u64) -> i64 {
+    i64::try_from(tokens).unwrap_or(i64::MAX)
 }
 
 /// A call whose body runs. Calls that tools make stand below the call that made them.

@@ -62,8 +62,8 @@ impl Job for ToolJob {
         format!("t{}/tool/{}/{}", self.number, self.info.call_id(), self.info.name())
     }
 
+    #[expect(clippy::manual_async_fn, reason = "an async fn would hold the job twice")]
     fn run(self, _: StepCx) -> impl Future<Output = Result<ToolOut, StepError>> + Send + 'static {
-        // A block, since an async fn would hold the job twice.
         async move {
             let started = Instant::now();
             let (cx, info) = (&self.cx, &self.info);

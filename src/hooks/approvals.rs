@@ -38,13 +38,15 @@ const ONCE: usize = 256;
 #[must_use = "approvals do nothing until they are attached"]
 pub struct Approvals {
     mode: Mode,
-    only: Option<Arc<dyn Fn(&ApprovalRequest) -> bool + Send + Sync>>,
-    key: Option<Arc<dyn Fn(&ApprovalRequest) -> String + Send + Sync>>,
+    only: Option<Arc<Of<bool>>>,
+    key: Option<Arc<Of<String>>>,
     patience: Duration,
     allowed: Arc<Mutex<Allowed>>,
 }
 
 type Ask = dyn Fn(ApprovalRequest) -> BoxFuture<'static, Result<Approval, BoxError>> + Send + Sync;
+
+type Of<T> = dyn Fn(&ApprovalRequest) -> T + Send + Sync;
 
 #[derive(Clone)]
 enum Mode {
