@@ -8,8 +8,8 @@ use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group, 
 use futures::StreamExt as _;
 use serde_json::{Value, json};
 use tokio::runtime::{Builder, Runtime};
-use zidane::hooks::StreamText;
-use zidane::tool::{Concurrency, ToolError, tool_fn_value};
+use zidane::hooks::{Scope, StreamText};
+use zidane::tool::{Concurrency, ToolContext, ToolError, ToolResultExt as _, tool_fn_value};
 use zidane::{Agent, AgentBuilder, AgentEvent, RunError};
 
 use self::support::model::Model;
@@ -119,5 +119,53 @@ fn dispatch(c: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, turns, hooks, dispatch);
+/// A tool that gives its task to another agent.
+fn parent(builder: AgentBuilder, calls: usize) -> AgentBuilder {
+    let spawn = tool_fn_value("add", "Adds two integers", json!({ "type": "object" }), move |_, cx: ToolContext| {
+        let child = cx.spawn(&builder, "go").max_concurrent(64);
+        async move { Ok::<_, ToolError>(child.await.expose()?.text) }
+    });
+    let model = Model { turns: 1, calls, deltas: 0 };
+    Agent::builder().provider(model).model("m").tool(spawn.concurrency(Concurrency::Shared)).max_turns(None)
+}
+
+/// The children of one turn, each of one turn with nothing in it.
+fn spawn(c: &mut Criterion) {
+    let Some(runtime) = runtime() else { return };
+    let mut group = c.benchmark_group("spawn");
+    for calls in [1, 8, 64] {
+        group.throughput(Throughput::Elements(calls as u64));
+        let builder = parent(builder(Model { turns: 0, calls: 0, deltas: 1 }), calls);
+        group.bench_function(BenchmarkId::from_parameter(calls), |b| {
+            b.iter_batched(|| agent(&builder), |agent| runtime.block_on(agent.run("go")), BatchSize::SmallInput);
+        });
+    }
+    group.finish();
+}
+
+/// As `hooks`, three levels below the agent that listens.
+fn hooks_from_above(c: &mut Criterion) {
+    let Some(runtime) = runtime() else { return };
+    let mut group = c.benchmark_group("hook-per-delta-three-ancestors");
+    group.throughput(Throughput::Elements(DELTAS as u64));
+    let leaf = builder(Model { turns: 0, calls: 0, deltas: DELTAS });
+    let builder = (0..3).fold(leaf, |below, _| parent(below, 1));
+    for listens in [false, true] {
+        group.bench_function(if listens { "sync" } else { "none" }, |b| {
+            let prepared = || {
+                let agent = agent(&builder);
+                if listens {
+                    agent.hooks().scope(Scope::Tree).on::<StreamText>(|cx: &mut zidane::hooks::StreamTextCx<'_>| {
+                        black_box(cx.delta());
+                    });
+                }
+                agent
+            };
+            b.iter_batched(prepared, |agent| runtime.block_on(agent.run("go")), BatchSize::SmallInput);
+        });
+    }
+    group.finish();
+}
+
+criterion_group!(benches, turns, hooks, hooks_from_above, dispatch, spawn);
 criterion_main!(benches);

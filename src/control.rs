@@ -127,13 +127,13 @@ impl AgentHandle {
         })
     }
 
-    /// Claims the agent for a run.
-    pub(crate) fn begin(&self) -> Option<RunClaim> {
+    /// Claims the agent for a run. An abort of `above` aborts it too.
+    pub(crate) fn begin(&self, above: Option<&CancellationToken>) -> Option<RunClaim> {
         let mut state = self.control.lock();
         if state.run.is_some() {
             return None;
         }
-        let abort = CancellationToken::new();
+        let abort = above.map_or_else(CancellationToken::new, CancellationToken::child_token);
         state.run = Some(ActiveRun { abort: abort.clone(), halt: None });
         Some(RunClaim { handle: self.clone(), abort })
     }

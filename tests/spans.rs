@@ -251,3 +251,26 @@ async fn a_run_without_a_subscriber_tells_nobody() {
     builder(&model).tool(look).build().unwrap().run("Hi").await.unwrap();
     assert_eq!(notes.all(), ["None"]);
 }
+
+#[tokio::test]
+async fn a_sub_agent_stands_below_the_call_that_spawned_it() {
+    let child = || {
+        let model = ScriptedProvider::new([Reply::call("inner", json!({})), Reply::text("Found.")]);
+        builder(&model).session_id("child")
+    };
+    let model = ScriptedProvider::new([Reply::call("research", json!({"task": "Look."})), Reply::text("Done.")]);
+    let spawn = zidane::agent::Spawn::new("research", "Looks things up", child);
+    let (keeper, result) = told(builder(&model).tool(spawn), "Hi").await;
+    result.unwrap();
+    let above = "invoke_agent > execute_tool research > invoke_agent research";
+    assert_eq!(
+        keeper.tree()[2..6],
+        [
+            "invoke_agent > execute_tool research".to_owned(),
+            above.to_owned(),
+            format!("{above} > chat test-1"),
+            format!("{above} > execute_tool inner"),
+        ]
+    );
+    assert_eq!(keeper.named("invoke_agent")[1]["gen_ai.agent.name"], "research");
+}

@@ -4,6 +4,7 @@ use uuid::Uuid;
 
 use super::compaction::CompactionOut;
 use super::model_step::ModelOut;
+use super::offspring::ChildRecord;
 use super::turn_loop::{TurnLoop, id_text};
 use super::vision::Description;
 use crate::hooks::{TurnUsageHook, TurnUsageHookCx};
@@ -30,7 +31,7 @@ impl TurnLoop {
                 self.queue_vision(&vision, &usage, at);
             }
             self.cx.meter.count_side(&usage);
-            self.stats.push_turn(usage);
+            self.file(Arc::new(usage));
         }
     }
 
@@ -53,8 +54,27 @@ impl TurnLoop {
             ..self.usage_base(turn_id)
         };
         self.cx.meter.count_side(&usage);
-        self.stats.push_turn(usage.clone());
+        self.file(Arc::new(usage.clone()));
         Some(usage)
+    }
+
+    /// Adds an entry to what the run has used, where the run that spawned it sees it too.
+    fn file(&mut self, usage: Arc<TurnUsage>) {
+        if let Some(ledger) = self.cx.ledger() {
+            ledger.add_turn(Arc::clone(&usage));
+        }
+        self.stats.push_turn(usage);
+    }
+
+    /// Adds children that have ended to what the run has used, and to its denials.
+    pub(super) fn file_children(&mut self, children: Vec<ChildRecord>) {
+        for ChildRecord { child, denials } in children {
+            if let Some(ledger) = self.cx.ledger() {
+                ledger.add_child(child.clone(), denials.clone());
+            }
+            self.stats.push_child(child);
+            self.denials.extend(denials);
+        }
     }
 
     /// The part of a usage entry that says whose it is.
@@ -86,8 +106,8 @@ impl TurnLoop {
             attempts: out.attempts,
             ..self.usage_base(turn_id)
         });
-        self.cx.meter.count_turn(&usage);
-        self.stats.push_turn(Arc::clone(&usage));
+        self.cx.meter.count_turn(&usage, out.permit.take());
+        self.file(Arc::clone(&usage));
         let firing = &self.cx.firing;
         if firing.has::<TurnUsageHook>() {
             let mut hook_cx = TurnUsageHookCx::new(&firing.base, &usage, &self.stats);

@@ -342,13 +342,18 @@ impl TurnLoop {
                 let told = Telling { error: out.error.as_deref(), panicked: out.panicked, duration: out.duration };
                 self.tell(&info, &out.result, &told).await;
             }
+            NestedReport::Spawn(told) => told.tell(&cx).await,
+            NestedReport::Event(event) => cx.emit(|| *event).await,
         }
     }
 
     /// A result is final: it is kept first, then stored, then told.
     async fn keep(&mut self, turn_id: &str, done: Done<ToolOut>, latest: &mut Option<Timestamp>) -> Kept {
         let Done { out, at, replayed } = done;
-        let ToolOut { result, ops, error, panicked, aborted, duration } = out;
+        let ToolOut { result, ops, error, panicked, aborted, duration, children } = out;
+        if !children.is_empty() {
+            self.file_children(children);
+        }
         let result = Arc::new(result);
         self.cx.agent.session.push_result(Arc::clone(&result));
         self.aborted |= aborted;
@@ -393,7 +398,12 @@ impl TurnLoop {
     async fn tell(&mut self, info: &ToolCallInfo, result: &ToolResultBlock, told: &Telling<'_>) {
         if result.status == ToolStatus::Blocked {
             let reason = crate::types::tool_result_to_text(&result.output).into_owned();
-            self.denials.push(Denial { call_id: result.call_id.clone(), name: result.name.clone(), reason });
+            self.denials.push(Denial {
+                run_id: (*self.cx.info.run_id).to_owned(),
+                call_id: result.call_id.clone(),
+                name: result.name.clone(),
+                reason,
+            });
         }
         let firing = &self.cx.firing;
         if let Some(error) = told.error

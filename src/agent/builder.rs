@@ -56,6 +56,8 @@ pub struct AgentBuilder {
     extensions: Extensions,
     clock: Arc<dyn Clock>,
     durable: Option<Arc<dyn DurableRuntime>>,
+    /// The host gave prices.
+    priced: bool,
 }
 
 impl AgentBuilder {
@@ -77,6 +79,7 @@ impl AgentBuilder {
             extensions: Extensions::new(),
             clock: Arc::new(SystemClock),
             durable: None,
+            priced: false,
         }
     }
 
@@ -274,6 +277,7 @@ impl AgentBuilder {
     /// What tokens cost. Default: the built-in table; a cost that the provider reports wins over any.
     pub fn prices(mut self, prices: PriceBook) -> Self {
         self.options.prices = Arc::new(prices);
+        self.priced = true;
         self
     }
 
@@ -388,6 +392,35 @@ impl AgentBuilder {
     /// # Errors
     /// [`BuildError`] when provider or model are missing, or the tools do not fit together.
     pub fn build(&self) -> Result<Agent, BuildError> {
+        self.build_with(Hooks::default(), Arc::clone(&self.clock), self.durable.clone())
+    }
+
+    /// Builds an agent below another: it has that one's hooks of [`Scope::Tree`](crate::hooks::Scope::Tree), its
+    /// provider, model and prices where it was given none of its own, and the clock of the run. Its steps are a part of
+    /// the call's record.
+    pub(super) fn build_child(
+        mut self,
+        parent: &AgentInner,
+        clock: Arc<dyn Clock>,
+        session_id: String,
+    ) -> Result<Agent, BuildError> {
+        self.provider.get_or_insert_with(|| Arc::clone(&parent.provider));
+        if self.head.model.trim().is_empty() {
+            self.head.model.clone_from(&parent.head.model);
+        }
+        if !self.priced {
+            self.options.prices = Arc::clone(&parent.options.prices);
+        }
+        self.session_id.get_or_insert(session_id);
+        self.build_with(Hooks::new(Some(parent.hooks.clone())), clock, None)
+    }
+
+    fn build_with(
+        &self,
+        hooks: Hooks,
+        clock: Arc<dyn Clock>,
+        durable: Option<Arc<dyn DurableRuntime>>,
+    ) -> Result<Agent, BuildError> {
         let provider = self.provider.clone().ok_or(BuildError::NoProvider)?;
         if self.head.model.trim().is_empty() {
             return Err(BuildError::NoModel);
@@ -399,7 +432,7 @@ impl AgentBuilder {
         let mut head = self.head.clone();
         head.tools = Arc::clone(tools.definitions());
         head.names = Arc::clone(tools.names());
-        let session_id = self.session_id.clone().unwrap_or_else(|| self.clock.random_uuid().to_string());
+        let session_id = self.session_id.clone().unwrap_or_else(|| clock.random_uuid().to_string());
         let tool_state = match &self.state_store {
             Some(store) => ToolStateController::with_store(session_id.as_str(), Arc::clone(store)),
             None => ToolStateController::new(session_id.as_str()),
@@ -414,13 +447,13 @@ impl AgentBuilder {
             head: Arc::new(head),
             tools,
             options: self.options.clone(),
-            hooks: Hooks::default(),
+            hooks,
             handle: AgentHandle::new(self.options.queue_limit),
             session: LiveSession::new(session_id, history, keeper),
             tool_state,
             extensions: Arc::new(self.extensions.clone()),
-            clock: Arc::clone(&self.clock),
-            durable: self.durable.clone(),
+            clock,
+            durable,
             stand_ins: Mutex::default(),
             unreasoned: Mutex::default(),
         }))

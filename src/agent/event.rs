@@ -2,10 +2,10 @@ use std::sync::Arc;
 
 use super::{RunError, RunOutcome};
 use crate::control::MessageId;
-use crate::hooks::CompactionReason;
+use crate::hooks::{ChildInfo, CompactionReason};
 use crate::provider::HistoryTurn;
 use crate::tool::ToolUpdate;
-use crate::types::{ToolResultBlock, TurnUsage};
+use crate::types::{ChildStatus, ToolResultBlock, TurnUsage};
 
 /// What a streamed run tells, as it happens.
 #[derive(Clone, Debug)]
@@ -92,6 +92,28 @@ pub enum AgentEvent {
         number: u32,
         /// What it used.
         usage: Arc<TurnUsage>,
+    },
+    /// A tool spawned a run.
+    ChildStart {
+        /// The run.
+        child: Arc<ChildInfo>,
+        /// What it is to do.
+        task: String,
+    },
+    /// Something happened in a run that was spawned, here or below.
+    Child {
+        /// The run, and its place in the tree.
+        child: Arc<ChildInfo>,
+        /// What happened. Never [`Child`](Self::Child), [`ChildStart`](Self::ChildStart), [`ChildEnd`](Self::ChildEnd)
+        /// or [`Done`](Self::Done).
+        event: Box<AgentEvent>,
+    },
+    /// A run that was spawned has ended.
+    ChildEnd {
+        /// The run.
+        child: Arc<ChildInfo>,
+        /// How.
+        status: ChildStatus,
     },
     /// The run has ended. The last event of every stream.
     Done(Result<Box<RunOutcome>, Box<RunError>>),

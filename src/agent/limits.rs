@@ -9,7 +9,11 @@ use crate::types::{NanoUsd, TurnUsage};
 /// What a run, with everything it spawns, may use. Nothing is limited by default.
 ///
 /// Checked before each model request and before the calls of a turn: a batch of calls that would exceed a limit does
-/// not run at all. An answer that is under way is not cut, so the last one may go over.
+/// not run at all. An answer that is under way is not cut, so the last one, or those that agents of the tree wait for at
+/// the same time, may go over in tokens, cost and time.
+///
+/// A run that is spawned counts toward the limits of those above it, and may have narrower ones of its own, which stop
+/// it alone.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Limits {
@@ -99,20 +103,22 @@ impl Limit {
     }
 }
 
-/// Limits and what has been used of them. Clones count together.
+/// Limits and what has been used of them, by a run and everything it spawns. What is used here is used of the meter above
+/// too, and either may forbid. Clones count together.
 #[derive(Clone, Debug)]
 pub(super) struct Meter {
-    limits: Arc<Limits>,
-    spent: Arc<Spent>,
+    level: Arc<Level>,
 }
 
 #[derive(Debug)]
-struct Spent {
+struct Level {
+    limits: Limits,
     turns: AtomicU64,
     calls: AtomicU64,
     tokens: AtomicU64,
     cost: AtomicU64,
     started: Instant,
+    above: Option<Meter>,
 }
 
 fn add(counter: &AtomicU64, amount: u64) {
@@ -121,61 +127,126 @@ fn add(counter: &AtomicU64, amount: u64) {
 }
 
 impl Meter {
-    pub(super) fn new(limits: Limits) -> Self {
-        let spent = Spent {
+    /// A meter of its own for `limits`, and a part of the one `above`.
+    pub(super) fn new(limits: Limits, above: Option<Self>) -> Self {
+        let level = Level {
+            limits,
             turns: AtomicU64::new(0),
             calls: AtomicU64::new(0),
             tokens: AtomicU64::new(0),
             cost: AtomicU64::new(0),
             started: Instant::now(),
+            above,
         };
-        Self { limits: Arc::new(limits), spent: Arc::new(spent) }
+        Self { level: Arc::new(level) }
+    }
+
+    /// This run's level and those of the runs above it.
+    fn levels(&self) -> impl Iterator<Item = &Level> {
+        std::iter::successors(Some(&*self.level), |level| level.above.as_ref().map(|meter| &*meter.level))
     }
 
     /// The limit that forbids another model turn.
     pub(super) fn forbids_turn(&self) -> Option<Limit> {
-        let turns = self.spent.turns.load(Ordering::Relaxed);
-        self.limits.turns.filter(|limit| turns >= *limit).map(|_| Limit::Turns).or_else(|| self.used_up())
+        self.levels().find_map(Level::forbids_turn)
+    }
+
+    /// Takes a model turn, unless a limit forbids it. Runs of a tree that ask at the same time get no more of them than
+    /// there are.
+    pub(super) fn take_turn(&self) -> Result<TurnPermit, Limit> {
+        if let Some(limit) = self.levels().find_map(Level::used_up) {
+            return Err(limit);
+        }
+        let mut permit = TurnPermit { meter: self.clone(), levels: 0 };
+        for level in self.levels() {
+            if !take(&level.turns, 1, level.limits.turns) {
+                return Err(Limit::Turns);
+            }
+            permit.levels += 1;
+        }
+        Ok(permit)
     }
 
     /// The limit that forbids these calls. They are counted when none does.
     pub(super) fn forbids_calls(&self, calls: u64) -> Option<Limit> {
-        if let Some(limit) = self.used_up() {
+        if let Some(limit) = self.levels().find_map(Level::used_up) {
             return Some(limit);
         }
-        let counted = self.spent.calls.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |spent| {
-            let after = spent.saturating_add(calls);
-            (calls == 0 || self.limits.tool_calls.is_none_or(|limit| after <= limit)).then_some(after)
-        });
-        counted.is_err().then_some(Limit::ToolCalls)
+        for (taken, level) in self.levels().enumerate() {
+            if calls > 0 && !take(&level.calls, calls, level.limits.tool_calls) {
+                self.levels().take(taken).for_each(|level| give_back(&level.calls, calls));
+                return Some(Limit::ToolCalls);
+            }
+        }
+        None
     }
 
     /// Counts calls that are on record as allowed.
     pub(super) fn count_calls(&self, calls: u64) {
-        add(&self.spent.calls, calls);
+        self.levels().for_each(|level| add(&level.calls, calls));
     }
 
-    /// Counts a turn.
-    pub(super) fn count_turn(&self, usage: &TurnUsage) {
-        add(&self.spent.turns, 1);
-        add(&self.spent.tokens, usage.tokens.total());
-        add(&self.spent.cost, usage.cost.unwrap_or_default().0);
+    /// Counts a turn; where it was taken, that turn.
+    pub(super) fn count_turn(&self, usage: &TurnUsage, taken: Option<TurnPermit>) {
+        match taken {
+            // It has been counted already.
+            Some(mut permit) => permit.levels = 0,
+            None => self.levels().for_each(|level| add(&level.turns, 1)),
+        }
+        self.count_side(usage);
     }
 
     /// Counts a request beside the turns.
     pub(super) fn count_side(&self, usage: &TurnUsage) {
-        add(&self.spent.tokens, usage.tokens.total());
-        add(&self.spent.cost, usage.cost.unwrap_or_default().0);
+        let (tokens, cost) = (usage.tokens.total(), usage.cost.unwrap_or_default().0);
+        for level in self.levels() {
+            add(&level.tokens, tokens);
+            add(&level.cost, cost);
+        }
+    }
+}
+
+/// Adds to a counter, unless that goes over the limit.
+fn take(counter: &AtomicU64, amount: u64, limit: Option<u64>) -> bool {
+    let taken = counter.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |spent| {
+        let after = spent.saturating_add(amount);
+        limit.is_none_or(|limit| after <= limit).then_some(after)
+    });
+    taken.is_ok()
+}
+
+fn give_back(counter: &AtomicU64, amount: u64) {
+    let _ = counter.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |spent| Some(spent.saturating_sub(amount)));
+}
+
+/// A model turn that was taken and has not been counted. Dropping it gives it back.
+#[derive(Debug)]
+pub(super) struct TurnPermit {
+    meter: Meter,
+    /// How many levels it was taken from.
+    levels: usize,
+}
+
+impl Drop for TurnPermit {
+    fn drop(&mut self) {
+        self.meter.levels().take(self.levels).for_each(|level| give_back(&level.turns, 1));
+    }
+}
+
+impl Level {
+    fn forbids_turn(&self) -> Option<Limit> {
+        let turns = self.turns.load(Ordering::Relaxed);
+        self.limits.turns.filter(|limit| turns >= *limit).map(|_| Limit::Turns).or_else(|| self.used_up())
     }
 
     fn used_up(&self) -> Option<Limit> {
         let over =
             |counter: &AtomicU64, limit: Option<u64>| limit.is_some_and(|l| counter.load(Ordering::Relaxed) >= l);
-        if over(&self.spent.tokens, self.limits.tokens) {
+        if over(&self.tokens, self.limits.tokens) {
             Some(Limit::Tokens)
-        } else if over(&self.spent.cost, self.limits.cost.map(|cost| cost.0)) {
+        } else if over(&self.cost, self.limits.cost.map(|cost| cost.0)) {
             Some(Limit::Cost)
-        } else if self.limits.wall_clock.is_some_and(|limit| self.spent.started.elapsed() >= limit) {
+        } else if self.limits.wall_clock.is_some_and(|limit| self.started.elapsed() >= limit) {
             Some(Limit::WallClock)
         } else {
             None

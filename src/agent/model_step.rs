@@ -14,6 +14,7 @@ use super::Limit;
 use super::assemble::{Assembler, Changed};
 use super::context::RunCx;
 use super::event::AgentEvent;
+use super::limits::TurnPermit;
 use super::options::Fallback;
 use super::seam::Job;
 use super::spans;
@@ -64,6 +65,9 @@ pub(super) struct ModelOut {
     pub(super) resume: Option<Continuation>,
     /// Images that were described for a model that cannot see.
     pub(super) visions: Vec<Description>,
+    /// The turn it took of the run's limits, until it is counted. One from a record has none.
+    #[serde(skip)]
+    pub(super) permit: Option<TurnPermit>,
 }
 
 impl ModelOut {
@@ -122,21 +126,23 @@ struct Ready {
     provider: Arc<dyn Provider>,
     request: Arc<ModelRequest>,
     visible_tools: Option<Vec<String>>,
+    permit: Option<TurnPermit>,
 }
 
 async fn ask(job: ModelJob) -> ModelOut {
     let (cx, turn_id) = (Arc::clone(&job.cx), job.turn_id);
     let mut visions = Vec::new();
     match prepare(job, &mut visions).await {
-        Ok(ready) => {
+        Ok(mut ready) => {
+            let permit = ready.permit.take();
             let span = spans::chat(&cx, ready.provider.id(), &ready.request);
             if span.is_disabled() {
-                return ModelOut { visions, ..converse(&cx, turn_id, ready).await };
+                return ModelOut { visions, permit, ..converse(&cx, turn_id, ready).await };
             }
             let request = Arc::clone(&ready.request);
             let out = Box::pin(converse(&cx, turn_id, ready).instrument(span.clone())).await;
             spans::answered(&cx, &span, &request, &out);
-            ModelOut { visions, ..out }
+            ModelOut { visions, permit, ..out }
         }
         Err(failed) => {
             let provider = cx.agent.provider.id().to_owned();
@@ -155,6 +161,7 @@ async fn ask(job: ModelJob) -> ModelOut {
                 visible_tools: None,
                 resume: None,
                 visions,
+                permit: None,
             }
         }
     }
@@ -163,9 +170,7 @@ async fn ask(job: ModelJob) -> ModelOut {
 /// Runs the shape hooks and checks what they leave.
 async fn prepare(job: ModelJob, visions: &mut Vec<Description>) -> Result<Ready, ModelEnd> {
     let ModelJob { cx, number, mut head, mut history, body_cache, .. } = job;
-    if let Some(limit) = cx.meter.forbids_turn() {
-        return Err(ModelEnd::Limit(limit));
-    }
+    let permit = Some(cx.meter.take_turn().map_err(ModelEnd::Limit)?);
     let mut provider = None;
     let declared = Arc::clone(&head.tools);
     if cx.firing.has::<TurnBefore>() {
@@ -209,7 +214,7 @@ async fn prepare(job: ModelJob, visions: &mut Vec<Description>) -> Result<Ready,
     // A view that hooks changed is nothing that later requests begin with.
     let body_cache = if transformed { Arc::default() } else { body_cache };
     let request = ModelRequest { head, history, body_cache };
-    Ok(Ready { provider, request: Arc::new(request), visible_tools })
+    Ok(Ready { provider, request: Arc::new(request), visible_tools, permit })
 }
 
 /// The conversation in words, for a model that cannot see.
@@ -274,7 +279,7 @@ fn add_cost(a: Option<NanoUsd>, b: Option<NanoUsd>) -> Option<NanoUsd> {
 }
 
 async fn converse(cx: &RunCx, turn_id: Uuid, ready: Ready) -> ModelOut {
-    let Ready { mut provider, mut request, visible_tools } = ready;
+    let Ready { mut provider, mut request, visible_tools, .. } = ready;
     let policy = &cx.agent.options.retry;
     let mut fallbacks = cx.agent.options.fallbacks.iter();
     // Attempts with the model at hand; `attempt` counts all of them.
@@ -292,7 +297,7 @@ async fn converse(cx: &RunCx, turn_id: Uuid, ready: Ready) -> ModelOut {
         let mut assembler = Assembler::new();
         let request_cx = RequestContext {
             attempt,
-            reader_away: cx.sink.is_some().then(|| Arc::clone(&cx.away)),
+            reader_away: cx.outlet.is_some().then(|| Arc::clone(&cx.away)),
             observer: wire.clone().map(|wire| wire as Arc<dyn WireObserver>),
         };
         let answer = stream(cx, &*provider, &request, &request_cx, wire.as_deref(), &mut assembler);
@@ -383,6 +388,7 @@ async fn converse(cx: &RunCx, turn_id: Uuid, ready: Ready) -> ModelOut {
         visible_tools,
         resume,
         visions: Vec::new(),
+        permit: None,
     }
 }
 
@@ -446,8 +452,8 @@ async fn stream(
                     let mut hook_cx = StreamTextCx::new(&cx.firing.base, delta, assembler.block_text(index));
                     cx.firing.observe::<StreamText>(&mut hook_cx).await;
                 }
-                if let (Some(sink), StreamEvent::Text { delta, .. }) = (&cx.sink, event) {
-                    sink.send(AgentEvent::Text { delta }).await;
+                if let (Some(outlet), StreamEvent::Text { delta, .. }) = (&cx.outlet, event) {
+                    outlet.send(AgentEvent::Text { delta }).await;
                 }
             }
             Changed::Thinking { index } => {
@@ -457,14 +463,14 @@ async fn stream(
                     let mut hook_cx = StreamThinkingCx::new(&cx.firing.base, delta, assembler.block_text(index));
                     cx.firing.observe::<StreamThinking>(&mut hook_cx).await;
                 }
-                if let (Some(sink), StreamEvent::Thinking { delta, .. }) = (&cx.sink, event) {
-                    sink.send(AgentEvent::Thinking { delta }).await;
+                if let (Some(outlet), StreamEvent::Thinking { delta, .. }) = (&cx.outlet, event) {
+                    outlet.send(AgentEvent::Thinking { delta }).await;
                 }
             }
             Changed::Call { index } => {
-                if let (Some(sink), Some((id, name))) = (&cx.sink, assembler.call(index)) {
+                if let (Some(outlet), Some((id, name))) = (&cx.outlet, assembler.call(index)) {
                     let event = AgentEvent::ToolCall { call_id: id.to_owned(), name: name.to_owned() };
-                    sink.send(event).await;
+                    outlet.send(event).await;
                 }
             }
             Changed::Nothing => {}

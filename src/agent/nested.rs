@@ -6,8 +6,10 @@ use futures::future::BoxFuture;
 use serde_json::Value;
 
 use super::context::RunCx;
+use super::event::AgentEvent;
 use super::gate_step::{Gated, cannot_wait, gate, over_limit};
 use super::plan::{Refusal, unknown};
+use super::spawn::SpawnReport;
 use super::tool_step::{Body, Reports, ToolOut, settled, transform};
 use crate::hooks::{ToolCallInfo, ToolTransform};
 use crate::tool::{CompiledTool, NestedCalls, ToolContext, ToolOutput};
@@ -18,28 +20,45 @@ const MAX_DEPTH: u32 = 8;
 
 /// What the loop is told of a call that a tool makes.
 pub(super) enum NestedReport {
-    Before { info: Arc<ToolCallInfo>, input: Value },
-    After { info: Arc<ToolCallInfo>, out: Box<ToolOut> },
+    Before {
+        info: Arc<ToolCallInfo>,
+        input: Value,
+    },
+    After {
+        info: Arc<ToolCallInfo>,
+        out: Box<ToolOut>,
+    },
+    /// A tool spawned a run, or it has ended.
+    Spawn(Box<SpawnReport>),
+    /// An event of a run that a tool spawned.
+    Event(Box<AgentEvent>),
 }
 
 /// Runs tools on behalf of a call: the same gate, the same limits, as a part of that call's record.
 #[derive(Clone)]
 pub(super) struct Nested {
-    cx: Arc<RunCx>,
-    reports: Reports,
+    pub(super) cx: Arc<RunCx>,
+    pub(super) reports: Reports,
     depth: u32,
+    /// The model's call that everything here is a part of.
+    pub(super) call: Arc<str>,
     made: Arc<AtomicU64>,
 }
 
 impl Nested {
     /// For a body that is nested in `depth` calls.
-    pub(super) fn new(cx: Arc<RunCx>, reports: Reports, depth: u32) -> Self {
-        Self { cx, reports, depth, made: Arc::default() }
+    pub(super) fn new(cx: Arc<RunCx>, reports: Reports, depth: u32, call: Arc<str>) -> Self {
+        Self { cx, reports, depth, call, made: Arc::default() }
+    }
+
+    /// Numbers what the tool does through its agent.
+    pub(super) fn next_number(&self) -> u64 {
+        self.made.fetch_add(1, Ordering::Relaxed) + 1
     }
 
     async fn call(self, outer: ToolContext, name: String, input: Value) -> ToolOutput {
         let started = Instant::now();
-        let number = self.made.fetch_add(1, Ordering::Relaxed) + 1;
+        let number = self.next_number();
         let tools = &self.cx.agent.tools;
         let display_name = tools.names().display(&name).to_owned();
         let info = Arc::new(ToolCallInfo::nested(&outer, number, &name, &display_name, &input));
@@ -107,6 +126,7 @@ impl Nested {
             token: outer.cancel_token().child_token(),
             key: None,
             depth: self.depth + 1,
+            call: Arc::clone(&self.call),
         };
         let mut out = body.run(input).await;
         // A call that has ended takes nothing more over; its own writes are lost with it.

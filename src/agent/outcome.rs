@@ -1,5 +1,6 @@
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{AnswerError, Limit};
@@ -61,9 +62,12 @@ impl StopCause {
 }
 
 /// A call that a gate refused.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct Denial {
+    /// The run that made the call: this one, or one that it spawned.
+    pub run_id: String,
     /// The call.
     pub call_id: String,
     /// The canonical tool name.
@@ -88,7 +92,7 @@ pub struct RunOutcome {
     pub turns: Vec<Arc<HistoryTurn>>,
     /// Messages that were queued and not delivered. They are still queued.
     pub undelivered: Vec<QueuedMessage>,
-    /// Calls that gates refused.
+    /// Calls that gates refused, here and in what was spawned.
     pub denials: Vec<Denial>,
     /// The answer as a value, where the run was given an output schema and ended with `Stop`.
     pub output: Option<Value>,
@@ -104,6 +108,8 @@ pub struct RunError {
     pub turns: Vec<Arc<HistoryTurn>>,
     /// What the run used.
     pub stats: Box<AgentStats>,
+    /// Calls that gates refused, here and in what was spawned.
+    pub denials: Vec<Denial>,
 }
 
 impl std::fmt::Display for RunError {

@@ -11,6 +11,8 @@ use super::context::RunCx;
 use super::deferral::DeferredResult;
 use super::inner::AgentInner;
 use super::limits::{Limits, Meter};
+use super::lineage::{Lineage, Outlet};
+use super::offspring::Offspring;
 use super::outcome::{RunError, RunErrorKind, RunOutcome, StopCause};
 use super::sink::{AgentStream, Sink};
 use super::spans;
@@ -38,8 +40,10 @@ pub struct Run {
 
 enum State {
     Waiting(Option<Box<Plan>>),
-    Running(BoxFuture<'static, Result<RunOutcome, RunError>>),
+    Running(BoxFuture<'static, RunEnd>),
 }
+
+pub(super) type RunEnd = Result<RunOutcome, RunError>;
 
 /// What a run is to do.
 struct Plan {
@@ -53,6 +57,7 @@ struct Plan {
     compact: bool,
     answers: Vec<DeferredResult>,
     abandon: bool,
+    lineage: Option<Lineage>,
 }
 
 impl Run {
@@ -68,6 +73,7 @@ impl Run {
             compact: false,
             answers: Vec::new(),
             abandon: false,
+            lineage: None,
         };
         Self { state: State::Waiting(Some(Box::new(plan))) }
     }
@@ -181,11 +187,21 @@ impl Run {
     pub fn stream(self) -> AgentStream {
         let (sink, away) = (Sink::default(), Arc::<ReaderAway>::default());
         let run: BoxFuture<'static, _> = match self.state {
-            State::Waiting(Some(plan)) => Box::pin(drive(*plan, Some(sink.clone()), Arc::clone(&away))),
+            State::Waiting(Some(plan)) => Box::pin(drive(*plan, Some(Outlet::Stream(sink.clone())), Arc::clone(&away))),
             State::Running(run) => run,
             State::Waiting(None) => Box::pin(std::future::pending()),
         };
         AgentStream::new(sink, away, run)
+    }
+}
+
+/// Drives a run that a tool spawned, to its end.
+pub(super) fn drive_child(run: Run, lineage: Lineage, outlet: Option<Outlet>) -> BoxFuture<'static, RunEnd> {
+    let away = Arc::clone(&lineage.parent.away);
+    match run.plan(|plan| plan.lineage = Some(lineage)).state {
+        State::Waiting(Some(plan)) => Box::pin(drive(*plan, outlet, away)),
+        State::Running(run) => run,
+        State::Waiting(None) => Box::pin(std::future::pending()),
     }
 }
 
@@ -238,6 +254,7 @@ impl<T: ToolInput> Future for TypedRun<T> {
             kind: RunErrorKind::Output(message),
             turns: outcome.turns.clone(),
             stats: Box::new(outcome.stats.clone()),
+            denials: outcome.denials.clone(),
         };
         Poll::Ready(match outcome.output.clone() {
             None => Err(failed(format!("the run ended with {} and no answer", outcome.stop.as_str()), &outcome)),
@@ -262,11 +279,11 @@ impl Drop for Active {
 }
 
 fn failed(kind: RunErrorKind) -> RunError {
-    RunError { kind, turns: Vec::new(), stats: Box::default() }
+    RunError { kind, turns: Vec::new(), stats: Box::default(), denials: Vec::new() }
 }
 
-async fn drive(plan: Plan, sink: Option<Sink>, away: Arc<ReaderAway>) -> Result<RunOutcome, RunError> {
-    let Plan { agent, prompt, max_turns, limits, clock, run_id, output, compact, answers, abandon } = plan;
+async fn drive(plan: Plan, outlet: Option<Outlet>, away: Arc<ReaderAway>) -> Result<RunOutcome, RunError> {
+    let Plan { agent, prompt, max_turns, limits, clock, run_id, output, compact, answers, abandon, lineage } = plan;
     if tokio::runtime::Handle::try_current().is_err() {
         return Err(failed(RunErrorKind::NoRuntime));
     }
@@ -274,7 +291,9 @@ async fn drive(plan: Plan, sink: Option<Sink>, away: Arc<ReaderAway>) -> Result<
         Ok(output) => output,
         Err(bad) => return Err(failed(RunErrorKind::Output(bad))),
     };
-    let Some(claim) = agent.handle.begin() else { return Err(failed(RunErrorKind::AlreadyRunning)) };
+    let Some(claim) = agent.handle.begin(lineage.as_ref().map(|lineage| &lineage.token)) else {
+        return Err(failed(RunErrorKind::AlreadyRunning));
+    };
     let active = Active { claim, hooks: agent.hooks.clone() };
     let started = Instant::now();
     let clock = clock.unwrap_or_else(|| Arc::clone(&agent.clock));
@@ -288,8 +307,8 @@ async fn drive(plan: Plan, sink: Option<Sink>, away: Arc<ReaderAway>) -> Result<
     let info = Arc::new(RunInfo {
         session_id: agent.session.id().into(),
         run_id: run_id.into(),
-        parent_run_id: None,
-        depth: 0,
+        parent_run_id: lineage.as_ref().map(|lineage| Arc::clone(&lineage.parent.info.run_id)),
+        depth: lineage.as_ref().map_or(0, |lineage| lineage.child.depth()),
     });
     let abort = active.claim.abort.clone();
     let firing = Firing {
@@ -298,11 +317,25 @@ async fn drive(plan: Plan, sink: Option<Sink>, away: Arc<ReaderAway>) -> Result<
         abort: abort.clone(),
         grace: agent.options.cancel_grace,
     };
-    let meter = Meter::new(limits.unwrap_or_else(|| agent.options.limits.clone()));
+    let above = lineage.as_ref().map(|lineage| lineage.parent.meter.clone());
+    let meter = Meter::new(limits.unwrap_or_else(|| agent.options.limits.clone()), above);
     agent.session.mark();
     let max_turns = max_turns.unwrap_or(agent.options.max_turns);
-    let span = spans::invoke_agent(&info, agent.provider.id(), &agent.head.model);
-    let cx = Arc::new(RunCx { agent: Arc::clone(&agent), firing, clock, info, sink, away, abort, meter, span });
+    let name = lineage.as_ref().map(|lineage| lineage.child.name());
+    let span = spans::invoke_agent(&info, agent.provider.id(), &agent.head.model, name);
+    let cx = Arc::new(RunCx {
+        agent: Arc::clone(&agent),
+        firing,
+        clock,
+        info,
+        outlet,
+        away,
+        abort,
+        meter,
+        span,
+        lineage,
+        own_children: Offspring::default(),
+    });
     let mut run = TurnLoop::new(Arc::clone(&cx), seam(durable.clone()), max_turns, output);
     run.compact_first = compact;
     (run.answers, run.abandon) = (answers, abandon);
@@ -316,6 +349,8 @@ async fn drive(plan: Plan, sink: Option<Sink>, away: Arc<ReaderAway>) -> Result<
     {
         result = Err(RunErrorKind::Durable(error));
     }
+    // Children of calls that came to no result.
+    run.file_children(cx.children().take(None));
     let mut stats = std::mem::take(&mut run.stats);
     if agent.session.is_kept() {
         result = Box::pin(run.save_end(result, &stats)).await;
@@ -339,7 +374,7 @@ async fn drive(plan: Plan, sink: Option<Sink>, away: Arc<ReaderAway>) -> Result<
                 output: run.value,
             })
         }
-        Err(kind) => Err(RunError { kind, turns, stats: Box::new(stats) }),
+        Err(kind) => Err(RunError { kind, turns, stats: Box::new(stats), denials: run.denials }),
     }
 }
 

@@ -42,6 +42,7 @@ impl TurnLoop {
         let mut entry = RunEntry::start(&*self.cx.info.run_id, at);
         entry.durable = self.seam.is_durable();
         entry.resumes = resumes;
+        entry.parent_run_id = self.cx.info.parent_run_id.as_deref().map(ToOwned::to_owned);
         self.cx.agent.session.queue(SessionEntry::Run(Box::new(entry.clone())));
         self.started = Some(entry);
     }

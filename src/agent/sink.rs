@@ -36,7 +36,9 @@ impl Slot {
     }
 }
 
-const fn is_delta(event: &AgentEvent) -> bool {
+fn is_delta(event: &AgentEvent) -> bool {
+    // One of a child holds the event itself, never another of a child.
+    let event = if let AgentEvent::Child { event, .. } = event { event } else { event };
     matches!(event, AgentEvent::Text { .. } | AgentEvent::Thinking { .. })
 }
 

@@ -16,21 +16,27 @@ use crate::tool::ToolSpec;
 use crate::types::{SessionContentBlock, SessionTurn, TokenUsage, TurnFinishReason, tool_result_to_text};
 
 /// The run. Below what is current: in the body of a tool, its call.
-pub(super) fn invoke_agent(info: &RunInfo, provider: &str, model: &str) -> Span {
-    info_span!(
+pub(super) fn invoke_agent(info: &RunInfo, provider: &str, model: &str, name: Option<&str>) -> Span {
+    let span = info_span!(
         target: "zidane::gen_ai",
         "invoke_agent",
+        otel.name = Empty,
         otel.kind = "internal",
         otel.status_code = Empty,
         "error.type" = Empty,
         gen_ai.operation.name = "invoke_agent",
         gen_ai.provider.name = provider_name(provider),
         gen_ai.request.model = model,
+        gen_ai.agent.name = name,
         gen_ai.conversation.id = &*info.session_id,
         zidane.run.id = &*info.run_id,
         zidane.run.depth = i64::from(info.depth),
         zidane.run.stop = Empty,
-    )
+    );
+    if let Some(name) = name {
+        span.record("otel.name", format_args!("invoke_agent {name}"));
+    }
+    span
 }
 
 pub(super) fn run_ended(span: &Span, result: &Result<StopCause, RunErrorKind>) {

@@ -13,6 +13,7 @@ use tracing::Instrument as _;
 use super::context::RunCx;
 use super::gate_step::{Gated, NOT_STARTED};
 use super::nested::{Nested, NestedReport};
+use super::offspring::ChildRecord;
 use super::seam::Job;
 use super::spans;
 use crate::durable::{StepCx, StepError, StepKind};
@@ -52,6 +53,9 @@ pub(super) struct ToolOut {
     /// The run had been aborted by the time it settled.
     pub(super) aborted: bool,
     pub(super) duration: Duration,
+    /// What it spawned.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) children: Vec<ChildRecord>,
 }
 
 impl Job for ToolJob {
@@ -62,7 +66,7 @@ impl Job for ToolJob {
         format!("t{}/tool/{}/{}", self.number, self.info.call_id(), self.info.name())
     }
 
-    #[expect(clippy::manual_async_fn, reason = "an async fn would hold the job twice")]
+    #[allow(clippy::manual_async_fn, reason = "an async fn would hold the job twice")]
     fn run(self, _: StepCx) -> impl Future<Output = Result<ToolOut, StepError>> + Send + 'static {
         async move {
             let started = Instant::now();
@@ -72,9 +76,9 @@ impl Job for ToolJob {
                     Some(entry) => {
                         let token = cx.abort.child_token();
                         let (cx, info) = (Arc::clone(cx), Arc::clone(info));
+                        let call = Arc::clone(info.call_id());
                         let (state, reports, key) = (self.state, self.reports, self.key);
-                        let body = Body { cx, info, entry, state, reports, token, key, depth: 0 };
-                        body.run(input).await
+                        Body { cx, info, entry, state, reports, token, key, depth: 0, call }.run(input).await
                     }
                     None => settled(
                         info,
@@ -123,6 +127,7 @@ pub(super) fn settled(info: &ToolCallInfo, input: Option<Value>, status: ToolSta
         panicked: false,
         aborted: false,
         duration: Duration::ZERO,
+        children: Vec::new(),
     }
 }
 
@@ -171,6 +176,8 @@ pub(super) struct Body {
     pub(super) key: Option<Arc<str>>,
     /// How many calls it is nested in.
     pub(super) depth: u32,
+    /// The model's call that it is a part of.
+    pub(super) call: Arc<str>,
 }
 
 /// How a body's task ended.
@@ -183,12 +190,12 @@ enum Ended {
 
 impl Body {
     pub(super) async fn run(self, input: Value) -> ToolOut {
-        let Self { cx, info, entry, state, reports, token: cancel, key, depth } = self;
+        let Self { cx, info, entry, state, reports, token: cancel, key, depth, call } = self;
         let info = &*info;
         if cx.abort.is_cancelled() {
             return settled(info, Some(input), ToolStatus::NotStarted, NOT_STARTED.to_owned());
         }
-        let nested = Nested::new(Arc::clone(&cx), reports.clone(), depth);
+        let nested = Nested::new(Arc::clone(&cx), reports.clone(), depth, Arc::clone(&call));
         let tool_cx = ToolContext::new(ToolContextParts {
             call_id: Arc::clone(info.call_id()),
             turn_id: Arc::clone(info.turn_id()),
@@ -217,6 +224,7 @@ impl Body {
             false => tokio::spawn(body.instrument(span.clone())),
         };
         let task = AbortOnDropHandle::new(task);
+        let grace = || grace.saturating_mul(1 + cx.children().height(&call));
         let ended = wait(task, &cancel, timeout, grace).await;
         let settlement = tool_cx.seal();
         let mut out = match ended {
@@ -251,8 +259,15 @@ impl Body {
             }
         };
         out.result.outcome = settlement.outcome;
+        if settlement.interrupted {
+            out.result.status = ToolStatus::Interrupted;
+            out.result.is_error = true;
+        }
         if !span.is_disabled() {
             spans::tool_ended(&cx, &span, &out);
+        }
+        if depth == 0 {
+            out.children = cx.children().take(Some(&call));
         }
         out
     }
@@ -284,12 +299,12 @@ fn panicked(info: &ToolCallInfo, input: Value, text: String) -> ToolOut {
     out
 }
 
-/// Waits for a body; after a cancellation only for its grace.
+/// Waits for a body; after a cancellation only for its grace, which is longer where runs it spawned have to end first.
 async fn wait(
     mut task: AbortOnDropHandle<std::thread::Result<Result<crate::tool::ToolOutput, crate::tool::ToolError>>>,
     cancel: &CancellationToken,
     timeout: Option<Duration>,
-    grace: Duration,
+    grace: impl FnOnce() -> Duration,
 ) -> Ended {
     let expired = async {
         match timeout {
@@ -304,7 +319,7 @@ async fn wait(
         () = expired => Ended::TimedOut(timeout.unwrap_or_default()),
     };
     cancel.cancel();
-    match tokio::time::timeout(grace, &mut task).await {
+    match tokio::time::timeout(grace(), &mut task).await {
         Ok(joined) => returned(joined),
         Err(_) => cut,
     }

@@ -124,7 +124,10 @@ impl TurnLoop {
 
     pub(super) fn uuid(&self) -> Uuid {
         match &self.seam {
-            Seam::Direct => self.cx.clock.random_uuid(),
+            Seam::Direct => match &self.cx.lineage {
+                None => self.cx.clock.random_uuid(),
+                Some(lineage) => lineage.ids.next(),
+            },
             Seam::Durable(run) => run.uuid(),
         }
     }

@@ -30,9 +30,17 @@ pub struct Hooks {
 struct Bus {
     /// One bit per event that has a handler here: an event that nobody listens to costs this load and no more.
     present: AtomicU64,
+    /// The same for handlers that reach down to agents below.
+    reaching: AtomicU64,
+    /// Counts the changes of the lists.
+    version: AtomicU64,
     lists: Mutex<Vec<Arc<[Entry]>>>,
     parent: Option<Hooks>,
+    /// The lists of this agent and those above it as one, by event, as of a count of changes. Empty at the root.
+    merged: Mutex<Vec<Merged>>,
 }
+
+type Merged = Option<(u64, Arc<[Entry]>)>;
 
 const _: () = assert!(SLOTS <= 64);
 
@@ -44,7 +52,15 @@ fn next_id() -> u64 {
 impl Hooks {
     pub(crate) fn new(parent: Option<Self>) -> Self {
         let lists = (0..SLOTS).map(|_| Arc::from(Vec::new())).collect();
-        Self { bus: Arc::new(Bus { present: AtomicU64::new(0), lists: Mutex::new(lists), parent }) }
+        let bus = Bus {
+            present: AtomicU64::new(0),
+            reaching: AtomicU64::new(0),
+            version: AtomicU64::new(0),
+            lists: Mutex::new(lists),
+            parent,
+            merged: Mutex::default(),
+        };
+        Self { bus: Arc::new(bus) }
     }
 
     /// Registers a handler, in the event's default scope and without a time limit.
@@ -94,12 +110,18 @@ impl Hooks {
     }
 
     fn replace(&self, list: &mut Arc<[Entry]>, slot: usize, entries: Vec<Entry>) {
-        if entries.is_empty() {
-            self.bus.present.fetch_and(!(1 << slot), Ordering::Relaxed);
-        } else {
-            self.bus.present.fetch_or(1 << slot, Ordering::Relaxed);
-        }
+        let mark = |mask: &AtomicU64, any: bool| {
+            if any {
+                mask.fetch_or(1 << slot, Ordering::Relaxed);
+            } else {
+                mask.fetch_and(!(1 << slot), Ordering::Relaxed);
+            }
+        };
+        mark(&self.bus.present, !entries.is_empty());
+        mark(&self.bus.reaching, entries.iter().any(|entry| entry.scope == Scope::Tree));
         *list = entries.into();
+        // After the list: who reads the new count reads the new list.
+        self.bus.version.fetch_add(1, Ordering::Release);
     }
 
     fn register(
@@ -121,31 +143,47 @@ impl Hooks {
 
     /// Whether anybody listens, here or above.
     pub(crate) fn has<H: Hook>(&self) -> bool {
-        let mut level = Some(self);
-        while let Some(hooks) = level {
-            if hooks.bus.present.load(Ordering::Relaxed) & (1 << H::SLOT) != 0 {
-                return true;
-            }
-            level = hooks.bus.parent.as_ref();
-        }
-        false
+        let bit = 1 << H::SLOT;
+        self.bus.present.load(Ordering::Relaxed) & bit != 0
+            || self.above().any(|hooks| hooks.bus.reaching.load(Ordering::Relaxed) & bit != 0)
+    }
+
+    /// The agents above, the nearest first.
+    fn above(&self) -> impl Iterator<Item = &Self> {
+        std::iter::successors(self.bus.parent.as_ref(), |hooks| hooks.bus.parent.as_ref())
     }
 
     /// The handlers of an event: this agent's, and those of its ancestors that reach down here.
     pub(super) fn listeners<H: Hook>(&self) -> Arc<[Entry]> {
-        let own = self.lock().get(H::SLOT).cloned().unwrap_or_default();
-        let mut above = self.bus.parent.as_ref();
-        if above.is_none() {
-            return own;
+        let list = |hooks: &Self| hooks.lock().get(H::SLOT).cloned().unwrap_or_default();
+        if !self.above().any(|hooks| hooks.bus.reaching.load(Ordering::Relaxed) & (1 << H::SLOT) != 0) {
+            return list(self);
         }
-        let mut merged = own.to_vec();
-        while let Some(hooks) = above {
-            let list = hooks.lock().get(H::SLOT).cloned().unwrap_or_default();
-            merged.extend(list.iter().filter(|entry| entry.scope == Scope::Tree).cloned());
-            above = hooks.bus.parent.as_ref();
+        // Counts only grow, so that their sum is the same only where each of them is.
+        let version = |hooks: &Self| hooks.bus.version.load(Ordering::Acquire);
+        let version = self.above().map(version).fold(version(self), u64::wrapping_add);
+        let known = self.merged().get(H::SLOT).cloned().flatten();
+        if let Some((_, merged)) = known.filter(|(of, _)| *of == version) {
+            return merged;
+        }
+        let mut merged = list(self).to_vec();
+        for hooks in self.above() {
+            merged.extend(list(hooks).iter().filter(|entry| entry.scope == Scope::Tree).cloned());
         }
         merged.sort_by_key(|entry| entry.id);
-        merged.into()
+        let merged: Arc<[Entry]> = merged.into();
+        let mut all = self.merged();
+        if all.is_empty() {
+            all.resize(SLOTS, None);
+        }
+        if let Some(slot) = all.get_mut(H::SLOT) {
+            *slot = Some((version, Arc::clone(&merged)));
+        }
+        merged
+    }
+
+    fn merged(&self) -> std::sync::MutexGuard<'_, Vec<Merged>> {
+        self.bus.merged.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Forgets the handlers that were registered for a run.

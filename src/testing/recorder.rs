@@ -3,9 +3,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::agent::Agent;
 use crate::hooks::{
     AgentAbort, AgentDone, AgentStart, AttemptFailed, AttemptStart, CompactionFailed, HistoryReplaced, HookError,
-    QueueUpdate, SessionRepaired, SessionSaved, SteerInject, StreamEnd, StreamReset, SystemBefore, ToolAfter,
-    ToolBefore, ToolBudgetExceeded, ToolError, ToolGate, ToolStateCommitFailed, ToolStateLoadFailed, ToolTransform,
-    ToolUpdate, TurnAfter, TurnBefore, TurnUsageHook,
+    QueueUpdate, SessionRepaired, SessionSaved, SpawnBefore, SpawnComplete, SpawnError, SpawnGate, SteerInject,
+    StreamEnd, StreamReset, SystemBefore, ToolAfter, ToolBefore, ToolBudgetExceeded, ToolError, ToolGate,
+    ToolStateCommitFailed, ToolStateLoadFailed, ToolTransform, ToolUpdate, TurnAfter, TurnBefore, TurnUsageHook,
 };
 use crate::hooks::{Hook, Hooks, SyncHandler};
 
@@ -76,6 +76,10 @@ impl EventRecorder {
             HistoryReplaced |cx| cx.reason().as_str().to_owned();
             CompactionFailed |cx| format!("{} {}", cx.reason().as_str(), cx.error());
             SessionSaved |cx| cx.version().to_string();
+            SpawnGate |cx| cx.child().name().to_owned();
+            SpawnBefore |cx| cx.child().name().to_owned();
+            SpawnError |cx| format!("{} {}", cx.child().name(), cx.status().as_str());
+            SpawnComplete |cx| format!("{} {}", cx.child().name(), cx.status().as_str());
             HookError |cx| cx.hook().to_owned();
         }
     }

@@ -1,3 +1,4 @@
+use std::any::Any;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -29,6 +30,7 @@ struct Inner {
 #[derive(Default)]
 struct Report {
     outcome: Option<ToolOutcome>,
+    interrupted: bool,
     sealed: bool,
 }
 
@@ -54,7 +56,7 @@ pub(crate) struct ToolContextParts {
 }
 
 /// Runs tools on behalf of a tool.
-pub(crate) trait NestedCalls: Send + Sync {
+pub(crate) trait NestedCalls: Any + Send + Sync {
     fn run_tool(&self, outer: &ToolContext, name: String, input: Value) -> BoxFuture<'static, ToolOutput>;
 }
 
@@ -62,6 +64,8 @@ pub(crate) trait NestedCalls: Send + Sync {
 #[derive(Debug)]
 pub(crate) struct Settlement {
     pub(crate) outcome: Option<ToolOutcome>,
+    /// What it was to wait for was cut short with it.
+    pub(crate) interrupted: bool,
     /// To be committed if the body ended well.
     pub(crate) ops: Vec<ToolStateOp>,
 }
@@ -242,10 +246,7 @@ impl ToolContext {
     /// # Errors
     /// [`Settled`] once this call has ended.
     pub async fn run_tool(&self, name: impl Into<String>, input: impl Into<Value>) -> Result<ToolOutput, Settled> {
-        if self.report().sealed {
-            return Err(Settled);
-        }
-        match &self.inner.parts.nested {
+        match self.nested()? {
             None => Ok(ToolOutput::error("There are no tools here.")),
             Some(nested) => Ok(nested.run_tool(self, name.into(), input.into()).await),
         }
@@ -306,13 +307,23 @@ impl ToolContext {
 
     /// Ends the call: nothing can be added from here on, and every update sent is in the channel.
     pub(crate) fn seal(&self) -> Settlement {
-        let outcome = {
+        let (outcome, interrupted) = {
             let mut report = self.report();
             report.sealed = true;
-            report.outcome
+            (report.outcome, report.interrupted)
         };
         self.inner.sealed.notify_waiters();
-        Settlement { outcome, ops: self.inner.parts.state.seal() }
+        Settlement { outcome, interrupted, ops: self.inner.parts.state.seal() }
+    }
+
+    /// What runs tools for it, while the call lasts; `None` outside an agent.
+    pub(crate) fn nested(&self) -> Result<Option<&Arc<dyn NestedCalls>>, Settled> {
+        if self.report().sealed { Err(Settled) } else { Ok(self.inner.parts.nested.as_ref()) }
+    }
+
+    /// The call was cut short, though its body gave a result.
+    pub(crate) fn interrupted(&self) {
+        self.report().interrupted = true;
     }
 
     fn progress_sender(&self) -> Result<Option<&mpsc::Sender<ToolProgress>>, Settled> {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use serde_json::json;
-use zidane::agent::{AnswerError, DeferredResult, Limits};
+use zidane::agent::{AnswerError, DeferredResult, Limits, Spawn};
 use zidane::hooks::ToolGate;
 use zidane::session::MemorySessionStore;
 use zidane::testing::{Reply, ScriptedProvider, validate_transcript};
@@ -227,4 +227,33 @@ async fn what_is_given_up_is_answered_and_the_rest_goes_on() {
     let outcome = agent.resume([calls[0].result(ToolOutput::from("by hand"))]).abandon(true).await.unwrap();
     assert_eq!(statuses(&outcome.turns[0]), [ToolStatus::Ok, ToolStatus::Ok, ToolStatus::NotStarted, ToolStatus::Ok]);
     assert_eq!(notes.all().len(), 2);
+}
+
+#[tokio::test]
+async fn a_call_of_a_sub_agent_cannot_wait() {
+    let notes = Notes::default();
+    let ran = notes.clone();
+    let child = move || {
+        builder(&ScriptedProvider::new([Reply::call("ask", json!({"n": 1})), Reply::text("It was refused.")]), &ran)
+    };
+    let model = ScriptedProvider::new([Reply::call("sub", json!({"task": "Ask."})), Reply::text("Done.")]);
+    let spawn = Spawn::new("sub", "Gives a task to another agent", child);
+    let agent = deferring(builder(&model, &notes).tool(spawn).build().unwrap());
+    let outcome = agent.run("Go").await.unwrap();
+    assert_eq!(outcome.stop, StopCause::Stop);
+    assert!(line(&outcome.turns[2]).contains("It was refused."), "{}", line(&outcome.turns[2]));
+    assert!(notes.all().is_empty(), "the root's gate holds, and nothing runs");
+    // The call that would spawn it can wait like any other.
+    let agent =
+        builder(&ScriptedProvider::new([Reply::call("sub", json!({"task": "Ask."})), Reply::text("Done.")]), &notes)
+            .tool(Spawn::new("sub", "Gives a task to another agent", || {
+                Agent::builder().provider(ScriptedProvider::new([Reply::text("Here.")])).model("test")
+            }))
+            .build()
+            .unwrap();
+    agent.hooks().on::<ToolGate>(|cx| cx.defer("look"));
+    let calls = deferred(agent.run("Go").await.unwrap().stop);
+    let outcome = agent.resume([calls[0].approve()]).await.unwrap();
+    assert_eq!(outcome.text, "Done.");
+    assert_eq!(zidane::types::walk_turns(&outcome.stats).count(), 2, "the child's usage is in the run that went on");
 }

@@ -9,6 +9,7 @@ use super::findings::Findings;
 
 static EMPTY: LazyLock<Map<String, Value>> = LazyLock::new(Map::new);
 
+#[derive(Clone)]
 pub struct Fields<'a> {
     place: String,
     map: &'a Map<String, Value>,

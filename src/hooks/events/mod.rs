@@ -5,6 +5,7 @@ mod compaction;
 mod queue;
 mod run;
 mod session;
+mod spawn;
 mod state;
 mod stream;
 mod tool;
@@ -21,6 +22,9 @@ pub use run::{
     SystemBeforeCx,
 };
 pub use session::{SessionRepaired, SessionRepairedCx, SessionSaved, SessionSavedCx};
+pub use spawn::{
+    SpawnBefore, SpawnBeforeCx, SpawnComplete, SpawnCompleteCx, SpawnError, SpawnErrorCx, SpawnGate, SpawnGateCx,
+};
 pub use state::{ToolStateCommitFailed, ToolStateCommitFailedCx, ToolStateLoadFailed, ToolStateLoadFailedCx};
 pub use stream::{
     StreamEnd, StreamEndCx, StreamReset, StreamResetCx, StreamText, StreamTextCx, StreamThinking, StreamThinkingCx,
@@ -103,6 +107,10 @@ events! {
     29 SessionSaved "session:saved" Observe SessionSavedCx;
     30 HistoryReplaced "history:replaced" Observe HistoryReplacedCx;
     31 CompactionFailed "compaction:failed" Observe CompactionFailedCx;
+    32 SpawnGate "spawn:gate" Gate SpawnGateCx;
+    33 SpawnBefore "spawn:before" Observe SpawnBeforeCx;
+    34 SpawnComplete "spawn:complete" Observe SpawnCompleteCx;
+    35 SpawnError "spawn:error" Observe SpawnErrorCx;
 }
 
 /// A context: borrowed fields, a constructor for the loop, and a deref to the base.

@@ -172,6 +172,21 @@ pub enum ChildStatus {
     Unknown,
 }
 
+impl ChildStatus {
+    /// The name, as it is stored.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Completed => "completed",
+            Self::Aborted => "aborted",
+            Self::Failed => "failed",
+            Self::Limit => "limit",
+            Self::Deferred => "deferred",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
 /// A sub-agent's part of the tree.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

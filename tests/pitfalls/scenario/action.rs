@@ -113,7 +113,7 @@ fn what_of(text: &str) -> Option<Do> {
         return millis(rest).map(Do::SecondRun);
     }
     match text {
-        "abort" => Some(Do::Abort),
+        "abort" | "abort root" => Some(Do::Abort),
         "drop" | "drop the event stream and the run future" => Some(Do::Drop),
         _ => None,
     }

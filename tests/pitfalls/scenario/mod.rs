@@ -6,6 +6,7 @@ mod action;
 mod behaviour;
 mod compare;
 mod events;
+mod family;
 mod hooks;
 mod host;
 mod log;
@@ -30,11 +31,14 @@ pub struct Script<'a> {
 }
 
 pub fn judge(case: &mut Fields<'_>, findings: &mut Findings) {
-    for (key, what) in [("durable", "durable runs"), ("mcp", "the MCP client"), ("agents", "sub-agents")] {
+    for (key, what) in [("durable", "durable runs"), ("mcp", "the MCP client")] {
         if case.take(key).is_some_and(|value| *value != Value::Bool(false)) {
             findings.need(what);
             return case.skip();
         }
+    }
+    if let Some(agents) = case.take("agents") {
+        return family::judge(agents, case, findings);
     }
     let mut options = Options::default();
     options.read(case, findings);
