@@ -8,14 +8,16 @@ use std::time::Duration;
 
 use harness::{Notes, Scenario, echo, forbidden, tool};
 use serde_json::json;
-use zidane::agent::{Compaction, SteerMode, ToolExecution};
+use zidane::agent::{Compaction, DeferredResult, SteerMode, ToolExecution};
 use zidane::hooks::{
     ContextTransform, StreamText, SystemBefore, ToolAfter, ToolBefore, ToolGate, ToolTransform, TurnAfter, TurnBefore,
 };
 use zidane::provider::{ProviderError, ProviderErrorKind, Resume, RetryPolicy};
 use zidane::testing::Reply;
 use zidane::tool::{Concurrency, ToolError, ToolOutput};
-use zidane::types::{Role, SessionContentBlock, SessionTurn, ToolOutcome, ToolStatus, TurnFinishReason, TurnOrigin};
+use zidane::types::{
+    DeferredCall, Role, SessionContentBlock, SessionTurn, ToolOutcome, ToolStatus, TurnFinishReason, TurnOrigin,
+};
 use zidane::{AgentBuilder, RunErrorKind, StopCause};
 
 fn cut(kind: ProviderErrorKind) -> ProviderError {
@@ -622,6 +624,169 @@ async fn row_16_a_dropped_run_leaves_finished_results_behind() {
     let lines: Vec<_> = outcome.turns.iter().map(|turn| harness::line(turn)).collect();
     assert_eq!(lines[0], "repair: ok done | interrupted! This call was interrupted before its result was recorded. It");
     assert_eq!(lines[1..], ["prompt: And now?", "model: ok"]);
+}
+
+// Row 17: calls that wait for the host.
+
+/// Defers calls of the tool `ask`.
+fn asking(agent: &zidane::Agent) {
+    agent.hooks().on::<ToolGate>(|cx| {
+        if cx.name() == "ask" {
+            cx.defer("a person must see this");
+        }
+    });
+}
+
+fn deferred(stop: &StopCause) -> Vec<&str> {
+    match stop {
+        StopCause::Deferred(calls) => calls.iter().map(|call| call.call_id.as_str()).collect(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn row_17_a_deferred_call_ends_the_run_and_nothing_is_sent() {
+    let notes = Notes::default();
+    let log = notes.clone();
+    let told = Scenario::new([Reply::text("Well.")
+        .and_call("side", json!({"n": 1}))
+        .and_call("ask", json!({"path": "/"}))
+        .and_call("side", json!({"n": 2}))
+        .and_call("late", json!({}))
+        .and_call("side", json!({"n": 3}))])
+    .build(move |builder| {
+        let log = log.clone();
+        let mut side = tool("side", move |input, _| {
+            log.add(input["n"].to_string());
+            Box::pin(async move { Ok("done".into()) })
+        });
+        side.spec.concurrency = Some(Concurrency::Shared);
+        let mut ask = forbidden("ask");
+        ask.spec.concurrency = Some(Concurrency::Shared);
+        builder.tool(side).tool(ask).tool(forbidden("late"))
+    })
+    .hooks(asking)
+    .tell_all()
+    .await;
+    let outcome = told.outcome();
+    assert_eq!(deferred(&outcome.stop), ["call_2"]);
+    let StopCause::Deferred(calls) = &outcome.stop else { unreachable!() };
+    assert_eq!(
+        (calls[0].name.as_str(), &calls[0].input, calls[0].reason.as_str()),
+        ("ask", &json!({"path": "/"}), "a person must see this")
+    );
+    assert_eq!(told.model.requests().len(), 1);
+    assert_eq!(told.transcript()[2..], ["results: ok done | ok done"]);
+    let pending: Vec<_> = outcome.turns[1].pending.iter().map(|call| (call.call_id.as_str(), call.deferred)).collect();
+    assert_eq!(pending, [("call_2", true), ("call_4", true), ("call_5", true)]);
+    assert_eq!(notes.all()[..2], ["1", "2"], "what is beside it runs, what is after it does not");
+    assert!(!notes.all().contains(&"3".to_owned()));
+    assert_eq!(told.gates, 3, "segments that wait are not gated");
+}
+
+/// A conversation that ends in calls which wait.
+fn waiting(calls: &[(&str, &str)]) -> Vec<SessionTurn> {
+    use zidane::types::{PendingCall, ToolCallBlock};
+    let call = |(id, name): &(&str, &str)| {
+        let call =
+            ToolCallBlock { id: (*id).into(), name: (*name).into(), arguments: "{}".into(), ..Default::default() };
+        SessionContentBlock::ToolCall(call)
+    };
+    let prompt = vec![SessionContentBlock::text("Hi")];
+    let mut turn = SessionTurn::new("b", Role::Assistant, TurnOrigin::Model, calls.iter().map(call).collect());
+    turn.run_id = "before".into();
+    turn.pending = calls.iter().map(|(id, _)| PendingCall::deferred(*id)).collect();
+    vec![SessionTurn::new("a", Role::User, TurnOrigin::Prompt, prompt), turn]
+}
+
+fn approve(id: &str, name: &str) -> DeferredResult {
+    DeferredResult::approve(id, DeferredCall::digest_of(name, "{}", &json!({})))
+}
+
+#[tokio::test]
+async fn row_17_answers_settle_the_calls_and_the_model_reads_them() {
+    let told = Scenario::new([Reply::text("ok")])
+        .prompt("")
+        .history(waiting(&[("1", "key"), ("2", "key"), ("3", "key")]))
+        .build(|builder| builder.tool(tool("key", |_, cx| Box::pin(async move { Ok(cx.idempotency_key().into()) }))))
+        .hooks(|agent| {
+            agent.hooks().on::<ToolGate>(|cx| cx.defer("always"));
+        })
+        .run(|run| {
+            run.resume([
+                DeferredResult::deny("3", "not today"),
+                approve("1", "key"),
+                DeferredResult::result("2", ToolOutput::error("elsewhere")),
+            ])
+        })
+        .tell_all()
+        .await;
+    assert_eq!(told.outcome().stop, StopCause::Stop);
+    assert_eq!(
+        told.transcript()[2..],
+        ["results: ok before:1 | ok! elsewhere | blocked! not today", "model: ok"],
+        "in call order, and with the key of the call as it was first made"
+    );
+    assert_eq!(told.outcome().denials.len(), 1);
+}
+
+#[tokio::test]
+async fn row_17_while_one_is_open_nothing_is_sent() {
+    let told = Scenario::new([])
+        .prompt("")
+        .history(waiting(&[("1", "echo"), ("2", "echo")]))
+        .build(|builder| builder.tool(echo()))
+        .run(|run| run.resume([approve("1", "echo")]))
+        .tell_all()
+        .await;
+    assert_eq!(deferred(&told.outcome().stop), ["2"]);
+    assert_eq!((told.transcript()[2].as_str(), told.model.requests().len()), ("results: ok {}", 0));
+}
+
+#[tokio::test]
+async fn row_17_a_new_prompt_waits_unless_the_calls_are_given_up() {
+    let scenario =
+        || Scenario::new([Reply::text("ok")]).history(waiting(&[("1", "echo")])).build(|b| b.tool(forbidden("echo")));
+    let told = scenario().tell().await;
+    match &told.error().kind {
+        RunErrorKind::Pending { run_id, calls } => {
+            assert_eq!((run_id.as_str(), &calls[..]), ("before", &["1".into()][..]))
+        }
+        other => panic!("{other}"),
+    }
+    assert_eq!((told.transcript().len(), told.model.requests().len()), (2, 0));
+    let told = scenario().run(|run| run.abandon(true)).tell_all().await;
+    assert_eq!(
+        told.transcript()[2..],
+        [
+            "repair: not_started! This call waited for the host, which gave it up. It was not ",
+            "prompt: Go",
+            "model: ok"
+        ]
+    );
+}
+
+#[tokio::test]
+async fn row_17_an_abort_answers_calls_that_wait_with_not_started() {
+    let told = Scenario::new([Reply::call("ask", json!({})).and_call("stop", json!({})).and_call("late", json!({}))])
+        .build(|builder| {
+            let stop = tool("stop", |_, cx| {
+                cx.agent().abort();
+                Box::pin(async { Ok("stopped".into()) })
+            });
+            let (mut ask, mut stop) = (forbidden("ask"), stop);
+            (ask.spec.concurrency, stop.spec.concurrency) = (Some(Concurrency::Shared), Some(Concurrency::Shared));
+            builder.tool(ask).tool(stop).tool(forbidden("late"))
+        })
+        .hooks(asking)
+        .tell()
+        .await;
+    assert_eq!(told.outcome().stop, StopCause::Aborted);
+    assert_eq!(
+        told.transcript()[2],
+        "results: not_started! This call was not started: the run was stopped. It had no ef | ok stopped | \
+         not_started! This call was not started: the run was stopped. It had no ef"
+    );
 }
 
 // Row 18: an empty answer.

@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures::FutureExt as _;
+use serde_json::Value;
 use tokio::sync::mpsc;
-use uuid::Uuid;
 
 use super::Limit;
 use super::commit_step::{CommitJob, Staged};
@@ -24,10 +24,11 @@ use crate::hooks::{
     ToolUpdateCx, TurnAfter,
 };
 use crate::provider::HistoryTurn;
+use crate::session::child_id;
 use crate::tool::ToolProgress;
 use crate::tool_state::ToolStateOp;
 use crate::types::{
-    Role, SessionContentBlock, Timestamp, ToolResultBlock, ToolStatus, TurnFinishReason, TurnOrigin,
+    DeferredCall, Role, SessionContentBlock, Timestamp, ToolResultBlock, ToolStatus, TurnFinishReason, TurnOrigin,
     tool_output_budget_byte_length,
 };
 
@@ -62,6 +63,24 @@ pub(super) struct BatchOut {
     pub(super) all_failed: bool,
     /// The limit that kept the batch from running.
     pub(super) limit: Option<Limit>,
+    /// Calls that wait for the host. With any the calls are not all answered, and there is no results turn.
+    pub(super) deferred: Vec<DeferredCall>,
+}
+
+/// What calls came to.
+struct Ran {
+    /// In call order.
+    results: Vec<Arc<ToolResultBlock>>,
+    deferred: Vec<DeferredCall>,
+    at: Timestamp,
+}
+
+/// A call that waits for the host.
+struct Held {
+    /// Its place among all.
+    place: usize,
+    info: Arc<ToolCallInfo>,
+    call: DeferredCall,
 }
 
 /// A settled call whose result is kept.
@@ -89,12 +108,19 @@ struct Telling<'a> {
     duration: Duration,
 }
 
+fn deferred_call(info: &ToolCallInfo, input: Value, reason: String) -> DeferredCall {
+    let mut call = DeferredCall::new(&**info.call_id());
+    call.name = (**info.name()).to_owned();
+    call.digest = DeferredCall::digest_of(info.name(), info.raw_arguments(), &input);
+    (call.input, call.reason) = (input, reason);
+    call
+}
+
 impl TurnLoop {
     /// Answers every call of a turn: by running it where the turn is whole, by saying why not otherwise.
     pub(super) async fn answer_calls(
         &mut self,
         turn: &Arc<HistoryTurn>,
-        turn_id: Uuid,
         visible: Option<&[String]>,
         cut: bool,
         finish: Option<TurnFinishReason>,
@@ -109,8 +135,7 @@ impl TurnLoop {
             Some(TurnFinishReason::Length) => Some(CUT),
             _ => Some(NOT_STARTED),
         };
-        let mut limit = None;
-        let (results, at) = match refusal {
+        match refusal {
             Some(text) => {
                 let results: Vec<_> = calls
                     .iter()
@@ -120,28 +145,55 @@ impl TurnLoop {
                     results.iter().for_each(|result| self.queue_result(&turn.id, result, turn.created_at));
                     self.save().await?;
                 }
-                (results, turn.created_at)
+                self.at = turn.created_at;
+                Ok(self.settle(&turn.id, results, turn.created_at).await)
             }
-            None => self.run_calls(&turn.id, calls, &mut limit).await?,
-        };
-        self.at = at;
-        Ok(BatchOut { limit, ..self.settle(turn_id, results, at).await })
+            None => self.finish_calls(turn, calls, Vec::new()).await,
+        }
     }
 
-    /// Runs the calls, segment by segment. Results in call order.
+    /// Runs calls of the last turn, whose others have the results `kept`. Settles the turn when all are answered, and
+    /// else leaves it open.
+    pub(super) async fn finish_calls(
+        &mut self,
+        turn: &Arc<HistoryTurn>,
+        calls: Vec<PlannedCall>,
+        kept: Vec<Arc<ToolResultBlock>>,
+    ) -> Result<BatchOut, RunErrorKind> {
+        let mut limit = None;
+        let Ran { mut results, deferred, at } = self.run_calls(&turn.id, calls, &mut limit).await?;
+        self.at = at;
+        if !deferred.is_empty() {
+            self.cx.agent.session.defer(deferred.clone());
+            let summaries = self.summaries(&results);
+            return Ok(BatchOut { called: true, summaries, limit, deferred, ..BatchOut::default() });
+        }
+        if !kept.is_empty() {
+            results.extend(kept);
+            results.sort_by_cached_key(|result| turn.tool_calls().position(|call| call.id == result.call_id));
+        }
+        Ok(BatchOut { limit, ..self.settle(&turn.id, results, at).await })
+    }
+
+    /// Runs the calls, segment by segment. Once a call waits for the host, the segments after its own wait too.
     async fn run_calls(
         &mut self,
         turn_id: &str,
         calls: Vec<PlannedCall>,
         limited: &mut Option<Limit>,
-    ) -> Result<(Vec<Arc<ToolResultBlock>>, Timestamp), RunErrorKind> {
+    ) -> Result<Ran, RunErrorKind> {
         let cx = Arc::clone(&self.cx);
         let mut results = Vec::with_capacity(calls.len());
+        let mut held: Vec<Held> = Vec::new();
         let mut recorded = None;
-        let mut batch_size = Some(calls.iter().filter(|call| call.ready.is_ok()).count() as u64);
+        let mut batch_size = Some(calls.iter().filter(|call| call.would_run()).count() as u64);
         // Made once per run: nothing is in them between batches, since a settled call reports no more.
         let Channels { reports, mut progress, mut nested } = self.channels.take().unwrap_or_default();
         for (number, mut calls) in segments(calls, cx.agent.options.tool_execution).into_iter().enumerate() {
+            // After an abort they are answered, as the rest is.
+            if !held.is_empty() && !self.is_aborted() {
+                break;
+            }
             let inputs = calls.iter_mut().map(|call| call.input.take()).collect();
             let calls = Arc::new(calls);
             let batch = batch_size.take().filter(|_| limited.is_none());
@@ -163,20 +215,30 @@ impl TurnLoop {
                 cx.meter.count_calls(batch.unwrap_or(0));
             }
             self.announce(&calls, &gated).await;
-            let jobs = calls
-                .iter()
-                .zip(gated)
-                .map(|(call, gated)| ToolJob {
+            let mut jobs = Vec::with_capacity(calls.len());
+            let mut running = Vec::with_capacity(calls.len());
+            for (call, gated) in calls.iter().zip(gated) {
+                let (info, place) = (Arc::clone(&call.info), results.len() + held.len() + running.len());
+                if let Gated::Deferred { input, reason } = gated {
+                    held.push(Held { place, call: deferred_call(&info, input, reason), info });
+                    continue;
+                }
+                running.push((place, call));
+                jobs.push(ToolJob {
                     cx: Arc::clone(&cx),
                     number: self.number,
-                    info: Arc::clone(&call.info),
+                    info,
                     entry: call.ready.as_ref().ok().map(Arc::clone),
                     gated,
+                    key: call.key.clone(),
                     state: cx.agent.tool_state.view(),
                     reports: reports.clone(),
-                })
-                .collect();
-            let mut outs: Vec<Option<(Arc<ToolResultBlock>, Vec<_>)>> = calls.iter().map(|_| None).collect();
+                });
+            }
+            if jobs.is_empty() {
+                continue;
+            }
+            let mut outs: Vec<Option<(Arc<ToolResultBlock>, Vec<_>)>> = running.iter().map(|_| None).collect();
             let mut batch = self.seam.batch(jobs, cx.agent.options.max_parallel_tools);
             // Calls that settled while others were stored.
             let mut ready = VecDeque::new();
@@ -200,7 +262,9 @@ impl TurnLoop {
                             self.progress(&calls, update).await;
                         }
                         for (index, settled) in std::iter::once((index, first)).chain(more) {
-                            let (Some(slot), Some(call)) = (outs.get_mut(index), calls.get(index)) else { continue };
+                            let (Some(slot), Some((_, call))) = (outs.get_mut(index), running.get(index)) else {
+                                continue;
+                            };
                             self.settled(&call.info, &settled).await;
                             *slot = Some((settled.result, settled.ops));
                         }
@@ -209,19 +273,35 @@ impl TurnLoop {
             }
             drop(batch);
             let mut staged = Vec::new();
-            for (call, out) in calls.iter().zip(outs) {
+            for ((place, call), out) in running.into_iter().zip(outs) {
                 let Some((result, ops)) = out else {
                     return Err(RunErrorKind::Step(format!("call `{}` was never settled", call.info.call_id())));
                 };
                 if !ops.is_empty() {
                     staged.push(Staged { call_id: (**call.info.call_id()).to_owned(), ops });
                 }
-                results.push(result);
+                results.push((place, result));
             }
             self.commit(number, staged).await?;
         }
         self.channels = Some(Channels { reports, progress, nested });
-        Ok((results, cx.time(recorded).await))
+        let at = cx.time(recorded).await;
+        if !held.is_empty() && self.is_aborted() {
+            for held in held.drain(..) {
+                let result = Arc::new(result_block(&held.info, None, ToolStatus::NotStarted, NOT_STARTED.into()));
+                cx.agent.session.push_result(Arc::clone(&result));
+                if self.is_kept() {
+                    self.queue_result(turn_id, &result, at);
+                }
+                self.tell(&held.info, &result, &Telling { error: None, panicked: false, duration: Duration::ZERO })
+                    .await;
+                cx.emit(|| AgentEvent::ToolEnd { result: Arc::clone(&result) }).await;
+                results.push((held.place, result));
+            }
+            results.sort_unstable_by_key(|(place, _)| *place);
+        }
+        let results = results.into_iter().map(|(_, result)| result).collect();
+        Ok(Ran { results, deferred: held.into_iter().map(|held| held.call).collect(), at })
     }
 
     /// Tells that the calls which passed the gate are about to run.
@@ -366,7 +446,7 @@ impl TurnLoop {
     }
 
     /// Stores the results turn, and the nudge when there is too much to read.
-    async fn settle(&mut self, turn_id: Uuid, results: Vec<Arc<ToolResultBlock>>, at: Timestamp) -> BatchOut {
+    async fn settle(&mut self, turn_id: &str, results: Vec<Arc<ToolResultBlock>>, at: Timestamp) -> BatchOut {
         let over = self.over_budget(&results).await;
         let all_failed = results.iter().all(|result| {
             matches!(
@@ -374,16 +454,7 @@ impl TurnLoop {
                 ToolStatus::Error | ToolStatus::Invalid | ToolStatus::UnknownTool | ToolStatus::Blocked
             )
         });
-        let told = if self.cx.firing.has::<TurnAfter>() { results.as_slice() } else { &[] };
-        let summaries = told
-            .iter()
-            .map(|result| ToolSummary {
-                call_id: result.call_id.clone(),
-                name: result.name.clone(),
-                status: result.status,
-                outcome: result.outcome,
-            })
-            .collect();
+        let summaries = self.summaries(&results);
         // The session's own handles go first, so that the results are moved and not copied.
         drop(self.cx.agent.session.take_results());
         let content = results
@@ -393,14 +464,27 @@ impl TurnLoop {
                 SessionContentBlock::ToolResult(result)
             })
             .collect();
-        let id = Uuid::new_v5(&turn_id, b"results");
+        let id = child_id(turn_id, "results");
         let turn = self.turn(id, Role::User, TurnOrigin::Results, content, at);
         self.cx.agent.session.push_results(Arc::new(HistoryTurn::new(turn)));
         if let Some(text) = over {
-            let id = Uuid::new_v5(&turn_id, b"budget");
+            let id = child_id(turn_id, "budget");
             self.push(self.turn(id, Role::User, TurnOrigin::Budget, vec![SessionContentBlock::text(text)], at));
         }
-        BatchOut { called: true, summaries, all_failed, limit: None }
+        BatchOut { called: true, summaries, all_failed, ..BatchOut::default() }
+    }
+
+    /// What `turn:after` is told of the results, when anybody listens.
+    fn summaries(&self, results: &[Arc<ToolResultBlock>]) -> Vec<ToolSummary> {
+        let told = if self.cx.firing.has::<TurnAfter>() { results } else { &[] };
+        told.iter()
+            .map(|result| ToolSummary {
+                call_id: result.call_id.clone(),
+                name: result.name.clone(),
+                status: result.status,
+                outcome: result.outcome,
+            })
+            .collect()
     }
 
     /// The nudge, when the results are larger than the budget.

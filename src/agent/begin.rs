@@ -1,6 +1,7 @@
 use std::sync::Arc;
 
 use super::compaction::Compacting;
+use super::deferral::Answers;
 use super::input_step::prompt_blocks;
 use super::outcome::{RunErrorKind, StopCause};
 use super::start_step::StartJob;
@@ -28,6 +29,8 @@ impl TurnLoop {
                 Some(found) => opened = found,
             }
         }
+        let waiting = if self.is_kept() { opened.waiting.take() } else { cx.agent.session.waiting() };
+        self.admit(waiting, !blocks.is_empty())?;
         self.load_state().await?;
         let native = cx.agent.provider.capabilities(&self.head.model).native_structured_output;
         let instruction = self.output.as_ref().filter(|_| !native).map(Output::instruction);
@@ -37,8 +40,15 @@ impl TurnLoop {
         let compaction =
             policy.as_ref().map(|policy| policy.trigger(&*cx.agent.provider, &self.head, self.compact_first));
         let session_version = self.is_kept().then_some(opened.version);
-        let start =
-            StartJob { cx: Arc::clone(&cx), prompt: blocks, session_turns, session_version, instruction, compaction };
+        let start = StartJob {
+            cx: Arc::clone(&cx),
+            prompt: blocks,
+            session_turns,
+            session_version,
+            instruction,
+            compaction,
+            answers: std::mem::take(&mut self.answers),
+        };
         let mut started = self.step(start).await?;
         self.record_decisions(std::mem::take(&mut started.out.decisions));
         let at = cx.time(started.at).await;
@@ -57,7 +67,16 @@ impl TurnLoop {
                 opened = Opened { version: head, ..Opened::default() };
                 Box::pin(self.rewind_session(head)).await?;
             }
-            self.queue_start(at);
+        }
+        let answers = match started.out.answers {
+            answers if answers.is_empty() => None,
+            answers => Some(self.take_answers(answers)?),
+        };
+        if self.is_kept() {
+            self.queue_start(at, answers.as_ref().map(Answers::call_ids).unwrap_or_default());
+        }
+        if let Some(answers) = answers {
+            return Box::pin(self.resume(answers)).await;
         }
         if cx.agent.session.is_open() {
             Box::pin(self.repair(at, opened.version, &opened.orphans)).await?;

@@ -250,6 +250,13 @@ impl AgentBuilder {
         self
     }
 
+    /// Puts what is said into the spans of runs: system text, messages, arguments and results. Default false: spans say
+    /// who, how long and how much, and nothing of what. See the module [`agent`](crate::agent).
+    pub fn trace_content(mut self, content: bool) -> Self {
+        self.options.trace_content = content;
+        self
+    }
+
     /// A model that describes images to one that cannot see: each image once, by a request of its own, whose usage is
     /// filed under that model as `vision`. The description stands in for the image in every request after it.
     pub fn vision_fallback(mut self, provider: impl Provider + 'static, model: impl Into<String>) -> Self {

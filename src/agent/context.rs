@@ -26,6 +26,8 @@ pub(super) struct RunCx {
     pub(super) away: Arc<ReaderAway>,
     pub(super) abort: CancellationToken,
     pub(super) meter: Meter,
+    /// The span of the run; nothing where nobody subscribes.
+    pub(super) span: tracing::Span,
     /// What it has from the run that spawned it.
     pub(super) lineage: Option<Lineage>,
     /// The children of a run that nothing spawned; of others the ledger has them.

@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::Limit;
 use super::context::RunCx;
 use super::options::SteerMode;
-use super::plan::{PlannedCall, Refusal};
+use super::plan::{Course, PlannedCall, Refusal};
 use super::seam::Job;
 use crate::control::QueueKind;
 use crate::durable::{StepCx, StepError, StepKind};
@@ -29,13 +29,15 @@ pub(super) struct GateJob {
 }
 
 /// What became of a call at the gate.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) enum Gated {
     /// It runs, with this input.
     Run(Value),
     /// It does not run; the model reads this.
     Refused { status: ToolStatus, text: String, input: Option<Value> },
-    /// A gate answered it.
+    /// It waits for the host.
+    Deferred { input: Value, reason: String },
+    /// A gate answered it, or the host.
     Substituted { input: Value, output: ToolResultBody, is_error: bool, structured: Option<Value> },
 }
 
@@ -66,6 +68,11 @@ impl Job for GateJob {
         let limit = self.limited.or_else(|| self.batch.and_then(|calls| self.cx.meter.forbids_calls(calls)));
         let mut calls = Vec::with_capacity(self.calls.len());
         for (call, input) in self.calls.iter().zip(self.inputs) {
+            if let Course::Decided(decided) = &call.course {
+                calls.push(Gated::clone(decided));
+                continue;
+            }
+            let approved = matches!(call.course, Course::Approved);
             calls.push(if self.cx.abort.is_cancelled() {
                 refused(Refusal { status: ToolStatus::NotStarted, text: NOT_STARTED.to_owned() }, None)
             } else if let Some(limit) = limit {
@@ -75,7 +82,14 @@ impl Job for GateJob {
             } else {
                 match &call.ready {
                     Err(refusal) => refused(refusal.clone(), None),
-                    Ok(entry) => gate(&self.cx, &call.info, entry, input).await,
+                    Ok(entry) => match gate(&self.cx, &call.info, entry, input, approved).await {
+                        // Nobody could go on with the run of a sub-agent.
+                        Gated::Deferred { input, reason } if self.cx.info.depth > 0 => {
+                            let text = cannot_wait(&reason);
+                            refused(Refusal { status: ToolStatus::Blocked, text }, Some(input))
+                        }
+                        gated => gated,
+                    },
                 }
             });
         }
@@ -85,6 +99,7 @@ impl Job for GateJob {
 }
 
 pub(super) const NOT_STARTED: &str = "This call was not started: the run was stopped. It had no effect.";
+const CHANGED: &str = "A gate has changed the input that was approved.";
 const SKIPPED: &str = "This call was skipped: a new message from the user came first. It had no effect.";
 
 pub(super) fn over_limit(limit: Limit) -> Refusal {
@@ -93,16 +108,29 @@ pub(super) fn over_limit(limit: Limit) -> Refusal {
     Refusal { status: ToolStatus::NotStarted, text }
 }
 
+/// What the model is told of a call that a gate defers where it cannot wait.
+pub(super) fn cannot_wait(reason: &str) -> String {
+    format!("This call was blocked: it would have to wait for the host ({reason}).")
+}
+
 fn refused(refusal: Refusal, input: Option<Value>) -> Gated {
     Gated::Refused { status: refusal.status, text: refusal.text, input }
 }
 
-pub(super) async fn gate(cx: &RunCx, info: &ToolCallInfo, entry: &CompiledTool, mut input: Value) -> Gated {
+/// Asks the gates. Where the host has `approved` the input, none of them defers the call again, but for a change of it.
+pub(super) async fn gate(
+    cx: &RunCx,
+    info: &ToolCallInfo,
+    entry: &CompiledTool,
+    mut input: Value,
+    approved: bool,
+) -> Gated {
     if !cx.live.has::<ToolGate>() {
         return Gated::Run(input);
     }
+    let before = approved.then(|| input.clone());
     let mut verdict = Verdict::Run;
-    match pass(cx, info, &mut input, &mut verdict).await {
+    match pass(cx, info, &mut input, &mut verdict, approved).await {
         Ok(false) => {}
         Ok(true) if matches!(verdict, Verdict::Block(_)) => {}
         Ok(true) => {
@@ -111,7 +139,7 @@ pub(super) async fn gate(cx: &RunCx, info: &ToolCallInfo, entry: &CompiledTool, 
                 let refusal = Refusal { status: ToolStatus::Invalid, text: invalid.to_string() };
                 return refused(refusal, Some(input));
             }
-            match pass(cx, info, &mut input, &mut verdict).await {
+            match pass(cx, info, &mut input, &mut verdict, approved).await {
                 Ok(false) => {}
                 Ok(true) => {
                     verdict = Verdict::Block("This call was blocked: its gates do not agree on its input.".to_owned());
@@ -122,7 +150,11 @@ pub(super) async fn gate(cx: &RunCx, info: &ToolCallInfo, entry: &CompiledTool, 
         Err(text) => verdict = Verdict::Block(text),
     }
     match verdict {
+        Verdict::Run if before.is_some_and(|before| before != input) => {
+            Gated::Deferred { input, reason: CHANGED.to_owned() }
+        }
         Verdict::Run => Gated::Run(input),
+        Verdict::Defer(reason) => Gated::Deferred { input, reason },
         Verdict::Block(reason) => refused(Refusal { status: ToolStatus::Blocked, text: reason }, Some(input)),
         Verdict::Substitute(output) => {
             Gated::Substituted { input, output: output.body, is_error: output.is_error, structured: output.structured }
@@ -131,10 +163,16 @@ pub(super) async fn gate(cx: &RunCx, info: &ToolCallInfo, entry: &CompiledTool, 
 }
 
 /// One pass over all gates. True when one rewrote the input; an error blocks.
-async fn pass(cx: &RunCx, info: &ToolCallInfo, input: &mut Value, verdict: &mut Verdict) -> Result<bool, String> {
+async fn pass(
+    cx: &RunCx,
+    info: &ToolCallInfo,
+    input: &mut Value,
+    verdict: &mut Verdict,
+    approved: bool,
+) -> Result<bool, String> {
     let mut rewritten = false;
     let fired = {
-        let mut hook_cx = ToolGateCx::new(&cx.live.base, info, input, verdict, &mut rewritten);
+        let mut hook_cx = ToolGateCx::new(&cx.live.base, info, input, verdict, &mut rewritten, approved);
         cx.live.fire_until::<ToolGate>(&mut hook_cx, |hook_cx| hook_cx.is_blocked()).await
     };
     match fired {

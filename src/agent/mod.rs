@@ -5,6 +5,15 @@
 //! that must not be done twice is a named step behind one seam (`seam.rs`).
 //!
 #![doc = include_str!("scenarios.md")]
+//!
+//! # Spans
+//!
+//! A run, its requests and the bodies of its calls are `tracing` spans of the target `zidane::gen_ai` and the level
+//! `INFO`, named by OpenTelemetry's conventions for generative AI, version 1.41: `invoke_agent`, `chat`, `execute_tool`.
+//! Usage stands on `chat` spans only, with cached tokens among those of the input, as the convention wants it; summaries
+//! and descriptions of images are `chat` spans too. What is said is left out, unless
+//! [`AgentBuilder::trace_content`] asks for it. Where nobody subscribes no span is built. A replayed step has none.
+//! `examples/otel.rs` exports them.
 
 mod accounts;
 mod assemble;
@@ -15,6 +24,7 @@ mod commit_step;
 mod compaction;
 mod context;
 mod decide;
+mod deferral;
 mod derived;
 mod event;
 mod gate_step;
@@ -29,11 +39,13 @@ mod offspring;
 mod options;
 mod outcome;
 mod plan;
+mod resume;
 mod run;
 mod save;
 mod seam;
 mod side_request;
 mod sink;
+mod spans;
 mod spawn;
 mod spill;
 mod start_step;
@@ -46,6 +58,7 @@ use std::sync::Arc;
 
 pub use builder::{AgentBuilder, BuildError};
 pub use compaction::Compaction;
+pub use deferral::{AnswerError, DeferredResult};
 pub use event::AgentEvent;
 pub use limits::{Limit, Limits};
 pub use loop_guard::LoopGuard;
@@ -128,6 +141,12 @@ impl Agent {
         decide::outside(&self.inner, evidence.into(), questions.into_iter().collect())
     }
 
+    /// A run that goes on with calls which an earlier one left to the host; see [`Run::resume`].
+    #[must_use = "a run does nothing until it is polled"]
+    pub fn resume(&self, answers: impl IntoIterator<Item = DeferredResult>) -> Run {
+        self.run("").resume(answers)
+    }
+
     /// The hook bus.
     #[must_use]
     pub fn hooks(&self) -> &Hooks {
@@ -187,9 +206,12 @@ impl Agent {
     ///
     /// Where there is a session store, it is read when the first run begins: until then this is the history that the
     /// agent was built with.
+    ///
+    /// While calls wait for the host, the last turn may hold the results of others that were made beside them; it is
+    /// replaced once all are answered.
     #[must_use]
     pub fn history(&self) -> History {
-        self.inner.session.history()
+        self.inner.session.shown()
     }
 
     /// The session as it is stored: turns, runs with their usage, notes. `None` without a session store, or when nothing

@@ -7,6 +7,7 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument as _;
 use uuid::Uuid;
 
 use super::Limit;
@@ -16,6 +17,7 @@ use super::event::AgentEvent;
 use super::limits::TurnPermit;
 use super::options::Fallback;
 use super::seam::Job;
+use super::spans;
 use super::vision::{Description, describe};
 use crate::durable::{StepCx, StepError, StepKind};
 use crate::hooks::{
@@ -144,7 +146,14 @@ async fn ask(job: ModelJob) -> ModelOut {
     match prepare(job, &mut visions).await {
         Ok(mut ready) => {
             let permit = ready.permit.take();
-            ModelOut { visions, permit, ..converse(&cx, turn_id, ready).await }
+            let span = spans::chat(&cx, ready.provider.id(), &ready.request);
+            if span.is_disabled() {
+                return ModelOut { visions, permit, ..converse(&cx, turn_id, ready).await };
+            }
+            let request = Arc::clone(&ready.request);
+            let out = Box::pin(converse(&cx, turn_id, ready).instrument(span.clone())).await;
+            spans::answered(&cx, &span, &request, &out);
+            ModelOut { visions, permit, ..out }
         }
         Err(failed) => {
             let provider = cx.agent.provider.id().to_owned();

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::context::RunCx;
 use super::event::AgentEvent;
-use super::gate_step::{Gated, gate, over_limit};
+use super::gate_step::{Gated, cannot_wait, gate, over_limit};
 use super::plan::{Refusal, unknown};
 use super::spawn::SpawnReport;
 use super::tool_step::{Body, Reports, ToolOut, settled, transform};
@@ -64,9 +64,12 @@ impl Nested {
         let info = Arc::new(ToolCallInfo::nested(&outer, number, &name, &display_name, &input));
         let mut out = match self.ready(&info, input) {
             Err(refusal) => refused(&info, refusal),
-            Ok((entry, input)) => match gate(&self.cx, &info, &entry, input).await {
+            Ok((entry, input)) => match gate(&self.cx, &info, &entry, input, false).await {
                 Gated::Run(input) => self.run(&outer, &info, entry, input).await,
                 Gated::Refused { status, text, input } => settled(&info, input, status, text),
+                Gated::Deferred { input, reason } => {
+                    settled(&info, Some(input), ToolStatus::Blocked, cannot_wait(&reason))
+                }
                 Gated::Substituted { input, output, is_error, structured } => {
                     let mut out = settled(&info, Some(input), ToolStatus::Ok, String::new());
                     out.result.output = output;
@@ -121,6 +124,7 @@ impl Nested {
             state: outer.state().nested(),
             reports: self.reports.clone(),
             token: outer.cancel_token().child_token(),
+            key: None,
             depth: self.depth + 1,
             call: Arc::clone(&self.call),
         };

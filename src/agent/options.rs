@@ -63,6 +63,7 @@ pub(super) struct AgentOptions {
     pub(super) fallback_on: Vec<ProviderErrorKind>,
     pub(super) vision: Option<Fallback>,
     pub(super) drop_refused_reasoning: bool,
+    pub(super) trace_content: bool,
 }
 
 /// A model to ask when the usual one cannot answer.
@@ -102,6 +103,7 @@ impl Default for AgentOptions {
             ],
             vision: None,
             drop_refused_reasoning: true,
+            trace_content: false,
         }
     }
 }

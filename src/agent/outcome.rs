@@ -3,12 +3,12 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::Limit;
+use super::{AnswerError, Limit};
 use crate::control::QueuedMessage;
 use crate::durable::DurableError;
 use crate::provider::{HistoryTurn, ProviderError};
 use crate::session::SessionError;
-use crate::types::{AgentStats, TranscriptError};
+use crate::types::{AgentStats, DeferredCall, TranscriptError};
 
 /// Why a run ended by itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,6 +39,8 @@ pub enum StopCause {
     PauseLimit,
     /// Too many batches of calls in a row brought nothing but failures.
     ToolFailures,
+    /// Gates left these calls to the host. Nothing is sent before each is answered: [`Run::resume`](super::Run::resume).
+    Deferred(Vec<DeferredCall>),
 }
 
 impl StopCause {
@@ -58,6 +60,7 @@ impl StopCause {
             Self::Paused => "paused",
             Self::PauseLimit => "pause_limit",
             Self::ToolFailures => "tool_failures",
+            Self::Deferred(_) => "deferred",
         }
     }
 }
@@ -169,6 +172,14 @@ pub enum RunErrorKind {
         run_id: String,
         /// Their ids.
         calls: Vec<String>,
+    },
+    /// An answer to a deferred call cannot be taken. Nothing was stored, and no call was run.
+    #[error("call `{call_id}` cannot be answered: {error}")]
+    Answer {
+        /// The call.
+        call_id: String,
+        /// Why.
+        error: AnswerError,
     },
     /// The durable engine cannot go on.
     #[error(transparent)]

@@ -2,6 +2,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use super::gate_step::Gated;
 use super::options::ToolExecution;
 use crate::hooks::ToolCallInfo;
 use crate::provider::HistoryTurn;
@@ -17,6 +18,29 @@ pub(super) struct PlannedCall {
     pub(super) ready: Result<Arc<CompiledTool>, Refusal>,
     /// The arguments, where the call may be gated and run.
     pub(super) input: Value,
+    /// What is decided of it already.
+    pub(super) course: Course,
+    /// Set where the call is one of an earlier run.
+    pub(super) key: Option<Arc<str>>,
+}
+
+/// What an earlier run, and the host's answer, make of a call.
+#[derive(Clone, Debug, Default)]
+pub(super) enum Course {
+    /// Nothing: the gates decide.
+    #[default]
+    Open,
+    /// The host has approved its input.
+    Approved,
+    /// It is decided, and no gate is asked.
+    Decided(Box<Gated>),
+}
+
+impl PlannedCall {
+    /// Whether it runs, unless a gate or a limit has something against it.
+    pub(super) const fn would_run(&self) -> bool {
+        self.ready.is_ok() && !matches!(self.course, Course::Decided(_))
+    }
 }
 
 /// A call that cannot run, and what the model is told.
@@ -48,7 +72,7 @@ pub(super) fn plan(turn: &Arc<HistoryTurn>, tools: &ToolSet, visible: Option<&[S
                 Ok((entry, input)) => (Ok(entry), input),
                 Err(refusal) => (Err(refusal), Value::Null),
             };
-            PlannedCall { info, ready, input }
+            PlannedCall { info, ready, input, course: Course::Open, key: None }
         })
         .collect()
 }

@@ -5,15 +5,18 @@ use std::task::{Context, Poll};
 use std::time::Instant;
 
 use futures::future::BoxFuture;
+use tracing::Instrument as _;
 
 use super::context::RunCx;
 use super::decide::{desk, firing};
+use super::deferral::DeferredResult;
 use super::inner::AgentInner;
 use super::limits::{Limit, Limits, Meter};
 use super::lineage::{Lineage, Outlet};
 use super::offspring::Offspring;
 use super::outcome::{RunError, RunErrorKind, RunOutcome, StopCause};
 use super::sink::{AgentStream, Sink};
+use super::spans;
 use super::structured::Output;
 use super::turn_loop::{TurnLoop, seam};
 use crate::clock::Clock;
@@ -53,6 +56,8 @@ struct Plan {
     run_id: Option<String>,
     output: Option<OutputSchema>,
     compact: bool,
+    answers: Vec<DeferredResult>,
+    abandon: bool,
     lineage: Option<Lineage>,
 }
 
@@ -67,6 +72,8 @@ impl Run {
             run_id: None,
             output: None,
             compact: false,
+            answers: Vec::new(),
+            abandon: false,
             lineage: None,
         };
         Self { state: State::Waiting(Some(Box::new(plan))) }
@@ -105,6 +112,52 @@ impl Run {
     /// [`Compaction`](super::Compaction), or the default one. When that comes to nothing the run goes on all the same.
     pub fn compact(self) -> Self {
         self.plan(|plan| plan.compact = true)
+    }
+
+    /// Answers calls that an earlier run of the session left to the host
+    /// ([`StopCause::Deferred`](super::StopCause::Deferred)), in this process or another one, and goes on from there. It
+    /// takes no prompt.
+    ///
+    /// The calls stand in [`Session::deferred`](crate::session::Session::deferred) too. Answers may come a few at a time:
+    /// the approved calls are run, and while others wait the run ends with `StopCause::Deferred` again, with nothing
+    /// sent. Once all are answered, calls that came after them are gated and run, and the model reads the results.
+    ///
+    /// An approved call goes through its gates like any other, but that none of them can defer it; it is run at most
+    /// once, with the [idempotency key](crate::ToolContext::idempotency_key) it had. That it is taken on is stored before
+    /// it starts: when the run is dropped or its process dies, the call is `interrupted`, and an answer to it is refused.
+    /// An abort answers whatever has not started with `not_started`, calls that wait included.
+    ///
+    /// Answers that do not fit fail the run before anything is stored or run, with
+    /// [`RunErrorKind::Answer`](super::RunErrorKind::Answer).
+    ///
+    /// ```
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// # use zidane::testing::{Reply, ScriptedProvider};
+    /// # use zidane::tool::{NoInput, tool_fn};
+    /// use zidane::StopCause;
+    /// use zidane::hooks::ToolGate;
+    ///
+    /// # let model = ScriptedProvider::new([Reply::call("deploy", serde_json::json!({})), Reply::text("Done.")]);
+    /// # let deploy = tool_fn("deploy", "Deploys", |_: NoInput, _cx| async { Ok("deployed") });
+    /// # let agent = zidane::Agent::builder().provider(model).model("any").tool(deploy).build()?;
+    /// agent.hooks().on::<ToolGate>(|cx| cx.defer("a person must see this"));
+    /// let outcome = agent.run("Deploy it.").await?;
+    /// let StopCause::Deferred(calls) = outcome.stop else { panic!() };
+    /// // Show them to somebody; then, or on another day:
+    /// let outcome = agent.resume(calls.iter().map(|call| call.approve())).await?;
+    /// assert_eq!(outcome.text, "Done.");
+    /// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
+    /// ```
+    pub fn resume(self, answers: impl IntoIterator<Item = DeferredResult>) -> Self {
+        let answers: Vec<_> = answers.into_iter().collect();
+        self.plan(|plan| plan.answers = answers)
+    }
+
+    /// Gives up calls that wait and have no answer, and so lets a new prompt in: those that wait for the host are
+    /// `not_started`, those of a durable run that has not ended are `interrupted`. Default false: the run fails with
+    /// [`RunErrorKind::Pending`](super::RunErrorKind::Pending).
+    pub fn abandon(self, abandon: bool) -> Self {
+        self.plan(|plan| plan.abandon = abandon)
     }
 
     /// What the final answer must be: a JSON object that matches the schema. The wire holds the model to it where it has
@@ -231,7 +284,7 @@ fn failed(kind: RunErrorKind) -> RunError {
 }
 
 async fn drive(plan: Plan, outlet: Option<Outlet>, away: Arc<ReaderAway>) -> Result<RunOutcome, RunError> {
-    let Plan { agent, prompt, max_turns, limits, clock, run_id, output, compact, lineage } = plan;
+    let Plan { agent, prompt, max_turns, limits, clock, run_id, output, compact, answers, abandon, lineage } = plan;
     if tokio::runtime::Handle::try_current().is_err() {
         return Err(failed(RunErrorKind::NoRuntime));
     }
@@ -269,6 +322,8 @@ async fn drive(plan: Plan, outlet: Option<Outlet>, away: Arc<ReaderAway>) -> Res
     let live = Firing { base: HookBase { replaying: Arc::default(), ..firing.base.clone() }, ..firing.clone() };
     agent.session.mark();
     let max_turns = max_turns.unwrap_or(agent.options.max_turns);
+    let name = lineage.as_ref().map(|lineage| lineage.child.name());
+    let span = spans::invoke_agent(&info, agent.provider.id(), &agent.head.model, name);
     let cx = Arc::new(RunCx {
         agent: Arc::clone(&agent),
         firing,
@@ -279,12 +334,18 @@ async fn drive(plan: Plan, outlet: Option<Outlet>, away: Arc<ReaderAway>) -> Res
         away,
         abort,
         meter,
+        span,
         lineage,
         own_children: Offspring::default(),
     });
     let mut run = TurnLoop::new(Arc::clone(&cx), seam(durable.clone()), max_turns, output);
     run.compact_first = compact;
-    let mut result = run.run(prompt).await;
+    (run.answers, run.abandon) = (answers, abandon);
+    let mut result = if cx.span.is_disabled() {
+        run.run(prompt).await
+    } else {
+        Box::pin(run.run(prompt).instrument(cx.span.clone())).await
+    };
     if let (Some(durable), Ok(_)) = (&durable, &result)
         && let Err(error) = durable.finish().await
     {
@@ -301,6 +362,7 @@ async fn drive(plan: Plan, outlet: Option<Outlet>, away: Arc<ReaderAway>) -> Res
         result = Box::pin(run.save_end(result, &stats)).await;
     }
     stats.elapsed = started.elapsed();
+    spans::run_ended(&cx.span, &result);
     tell_end(&cx.firing, &stats, &result).await;
     let turns = agent.session.added();
     match result {

@@ -6,9 +6,7 @@ use super::vision::Description;
 use crate::durable::DurableError;
 use crate::hooks::{SessionRepaired, SessionRepairedCx, SessionSaved, SessionSavedCx};
 use crate::provider::HistoryTurn;
-use crate::session::{
-    Flushed, Opened, RepairEntry, ResultEntry, RunEnd, RunEntry, SessionEntry, VisionEntry, Waiting, repair,
-};
+use crate::session::{Flushed, Opened, RepairEntry, ResultEntry, RunEnd, RunEntry, SessionEntry, VisionEntry, repair};
 use crate::types::{AgentStats, Timestamp, ToolResultBlock, TurnUsage};
 
 impl TurnLoop {
@@ -26,15 +24,12 @@ impl TurnLoop {
             None => return Ok(None),
             Some(opened) => opened.map_err(RunErrorKind::Session)?,
         };
-        if let Some(Waiting { run_id, calls }) = opened.waiting {
-            return Err(RunErrorKind::Pending { run_id, calls });
-        }
         if !opened.visions.is_empty() {
             let mut stand_ins = cx.agent.stand_ins.lock().unwrap_or_else(PoisonError::into_inner);
             opened.visions.iter().for_each(|vision| stand_ins.restore(vision));
         }
         session.mark();
-        Ok(Some(Opened { waiting: None, ..opened }))
+        Ok(Some(opened))
     }
 
     /// Goes back to the version that a run which is taken up again began with.
@@ -52,9 +47,10 @@ impl TurnLoop {
     }
 
     /// The run is an entry as soon as anything of it is.
-    pub(super) fn queue_start(&mut self, at: Timestamp) {
+    pub(super) fn queue_start(&mut self, at: Timestamp, resumes: Vec<String>) {
         let mut entry = RunEntry::start(&*self.cx.info.run_id, at);
         entry.durable = self.seam.is_durable();
+        entry.resumes = resumes;
         entry.parent_run_id = self.cx.info.parent_run_id.as_deref().map(ToOwned::to_owned);
         self.cx.agent.session.queue(SessionEntry::Run(Box::new(entry.clone())));
         self.started = Some(entry);
@@ -154,6 +150,7 @@ impl TurnLoop {
         let at = if self.seam.is_durable() { self.at } else { self.cx.clock.now().await };
         let mut end = RunEnd::new(at, result.as_ref().map_or("error", StopCause::as_str));
         end.error = result.as_ref().err().map(ToString::to_string);
+        end.deferred = self.cx.agent.session.deferred();
         end.stats = Some(Box::new(stats.clone()));
         self.cx.agent.session.queue(SessionEntry::Run(Box::new(start.ended(end))));
         let saved = Box::pin(self.append()).await;

@@ -1,11 +1,13 @@
 use std::sync::Arc;
 
 use futures::StreamExt as _;
+use tracing::Instrument as _;
 
 use super::assemble::Assembler;
 use super::context::RunCx;
 use super::model_step::Lost;
 use super::options::Fallback;
+use super::spans;
 use crate::provider::{ModelRequest, ProviderError, ProviderErrorKind, RequestContext};
 use crate::types::{NanoUsd, TokenUsage, TurnFinishReason};
 
@@ -25,6 +27,15 @@ pub(super) struct SideAnswer {
 /// Asks a model for a text, beside the turns of the run. Retried by the agent's policy; an abort ends it with an error of
 /// that kind.
 pub(super) async fn ask_aside(cx: &RunCx, of: &Fallback, request: ModelRequest) -> SideAnswer {
+    let span = spans::chat(cx, of.provider.id(), &request);
+    let answer = ask(cx, of, request).instrument(span.clone()).await;
+    if !span.is_disabled() {
+        spans::answered_aside(cx, &span, &answer);
+    }
+    answer
+}
+
+async fn ask(cx: &RunCx, of: &Fallback, request: ModelRequest) -> SideAnswer {
     let provider = &*of.provider;
     let request = Arc::new(request);
     let fails = |kind, text| Err(ProviderError::new(kind, provider.id(), text));

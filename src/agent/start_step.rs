@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::compaction::Trigger;
 use super::context::RunCx;
+use super::deferral::DeferredResult;
 use super::seam::Job;
 use crate::durable::{StepCx, StepError, StepKind};
 use crate::hooks::{SystemBefore, SystemBeforeCx};
@@ -22,6 +23,7 @@ pub(super) struct StartJob {
     /// What the model is told about its answer's form, where the wire cannot hold it to that.
     pub(super) instruction: Option<String>,
     pub(super) compaction: Option<Trigger>,
+    pub(super) answers: Vec<DeferredResult>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -43,6 +45,9 @@ pub(super) struct StartOut {
     /// What decisions have used since the run before.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) decisions: Vec<DecisionUsage>,
+    /// Answers of the host to calls that an earlier run left to it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) answers: Vec<DeferredResult>,
 }
 
 impl Job for StartJob {
@@ -54,7 +59,7 @@ impl Job for StartJob {
     }
 
     async fn run(self, _: StepCx) -> Result<StartOut, StepError> {
-        let Self { cx, prompt, session_turns, session_version, instruction, compaction } = self;
+        let Self { cx, prompt, session_turns, session_version, instruction, compaction, answers } = self;
         let mut system = cx.agent.head.system.clone();
         let mut failed = None;
         if cx.live.has::<SystemBefore>() {
@@ -80,6 +85,7 @@ impl Job for StartJob {
             failed,
             compaction,
             decisions: cx.agent.decisions.take(),
+            answers,
         })
     }
 }

@@ -8,12 +8,14 @@ use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
+use tracing::Instrument as _;
 
 use super::context::RunCx;
 use super::gate_step::{Gated, NOT_STARTED};
 use super::nested::{Nested, NestedReport};
 use super::offspring::ChildRecord;
 use super::seam::Job;
+use super::spans;
 use crate::durable::{StepCx, StepError, StepKind};
 use crate::hooks::{ToolCallInfo, ToolTransform, ToolTransformCx, panic_text};
 use crate::tool::{CompiledTool, ToolContext, ToolContextParts, ToolProgress};
@@ -27,6 +29,8 @@ pub(super) struct ToolJob {
     pub(super) info: Arc<ToolCallInfo>,
     pub(super) entry: Option<Arc<CompiledTool>>,
     pub(super) gated: Gated,
+    /// Set where the call is one of an earlier run.
+    pub(super) key: Option<Arc<str>>,
     pub(super) state: ToolStateView,
     pub(super) reports: Reports,
 }
@@ -76,8 +80,8 @@ impl Job for ToolJob {
                         let token = cx.abort.child_token();
                         let (cx, info) = (Arc::clone(cx), Arc::clone(info));
                         let call = Arc::clone(info.call_id());
-                        let (state, reports) = (self.state, self.reports);
-                        Body { cx, info, entry, state, reports, token, depth: 0, call }.run(input).await
+                        let (state, reports, key) = (self.state, self.reports, self.key);
+                        Body { cx, info, entry, state, reports, token, key, depth: 0, call }.run(input).await
                     }
                     None => settled(
                         info,
@@ -91,6 +95,10 @@ impl Job for ToolJob {
                     let mut out = settled(info, input, status, text);
                     out.error = error;
                     out
+                }
+                // Never asked for: such a call has no result yet.
+                Gated::Deferred { input, .. } => {
+                    settled(info, Some(input), ToolStatus::NotStarted, NOT_STARTED.to_owned())
                 }
                 Gated::Substituted { input, output, is_error, structured } => {
                     let mut out = settled(info, Some(input), ToolStatus::Ok, String::new());
@@ -169,6 +177,8 @@ pub(super) struct Body {
     pub(super) reports: Reports,
     /// The call's own token.
     pub(super) token: CancellationToken,
+    /// Its idempotency key, where the call is one of an earlier run.
+    pub(super) key: Option<Arc<str>>,
     /// How many calls it is nested in.
     pub(super) depth: u32,
     /// The model's call that it is a part of.
@@ -185,7 +195,7 @@ enum Ended {
 
 impl Body {
     pub(super) async fn run(self, input: Value) -> ToolOut {
-        let Self { cx, info, entry, state, reports, token: cancel, depth, call } = self;
+        let Self { cx, info, entry, state, reports, token: cancel, key, depth, call } = self;
         let info = &*info;
         if cx.abort.is_cancelled() {
             return settled(info, Some(input), ToolStatus::NotStarted, NOT_STARTED.to_owned());
@@ -198,7 +208,7 @@ impl Body {
             session_id: Arc::clone(&cx.info.session_id),
             name: Arc::clone(info.name()),
             display_name: Arc::clone(info.display_name()),
-            idempotency_key: None,
+            idempotency_key: key,
             cancel: cancel.clone(),
             state,
             progress: Some(reports.progress),
@@ -214,7 +224,12 @@ impl Body {
             async move { AssertUnwindSafe(async move { tool.call(input, tool_cx).await }).catch_unwind().await }
         };
         // Its own task, so that a body which never yields to the token is dropped all the same.
-        let task = AbortOnDropHandle::new(tokio::spawn(body));
+        let span = spans::execute_tool(&cx, info, spec, &input, depth);
+        let task = match span.is_disabled() {
+            true => tokio::spawn(body),
+            false => tokio::spawn(body.instrument(span.clone())),
+        };
+        let task = AbortOnDropHandle::new(task);
         let grace = || grace.saturating_mul(1 + cx.children().height(&call));
         let ended = wait(task, &cancel, timeout, grace).await;
         let settlement = tool_cx.seal();
@@ -253,6 +268,9 @@ impl Body {
         if settlement.interrupted {
             out.result.status = ToolStatus::Interrupted;
             out.result.is_error = true;
+        }
+        if !span.is_disabled() {
+            spans::tool_ended(&cx, &span, &out);
         }
         if depth == 0 {
             out.children = cx.children().take(Some(&call));

@@ -7,6 +7,7 @@ use uuid::Uuid;
 use super::batch::{BatchOut, Channels};
 use super::compaction::Compacting;
 use super::context::RunCx;
+use super::deferral::DeferredResult;
 use super::event::AgentEvent;
 use super::input_step::{BoundaryJob, BoundaryOut, prompt_blocks};
 use super::model_step::{Continuation, ModelEnd, ModelOut};
@@ -50,6 +51,10 @@ pub(super) struct TurnLoop {
     pub(super) compacting: Option<Compacting>,
     /// The host asks for a compaction before the first turn.
     pub(super) compact_first: bool,
+    /// The host's answers to calls that an earlier run left to it.
+    pub(super) answers: Vec<DeferredResult>,
+    /// Calls that wait and have no answer are given up.
+    pub(super) abandon: bool,
     pub(super) output: Option<Output>,
     /// Tries at structured output after the first.
     pub(super) repairs: u32,
@@ -106,6 +111,8 @@ impl TurnLoop {
             unresolved: false,
             compacting: None,
             compact_first: false,
+            answers: Vec::new(),
+            abandon: false,
             output,
             repairs: 0,
             value: None,
@@ -171,7 +178,7 @@ impl TurnLoop {
                 }
             }
             let next = self.model_turn().await?;
-            if self.is_aborted() {
+            if self.is_aborted() && !matches!(next, Next::Stop(StopCause::Deferred(_))) {
                 return Ok(StopCause::Aborted);
             }
             match next {
@@ -336,7 +343,7 @@ impl TurnLoop {
         let mut batch = BatchOut::default();
         if let Some(turn) = &turn {
             self.text = turn.text();
-            batch = self.answer_calls(turn, turn_id, visible.as_deref(), cut, finish).await?;
+            batch = self.answer_calls(turn, visible.as_deref(), cut, finish).await?;
         }
         if let Some(usage) = usage {
             if let Some(turn) = turn.as_ref().filter(|_| cx.firing.has::<TurnAfter>()) {
@@ -347,7 +354,7 @@ impl TurnLoop {
         }
         match failure {
             Some(failure) => Err(failure),
-            None => Ok(self.after_turn(turn.as_deref(), finish, resume, &batch, at)),
+            None => Ok(self.after_turn(turn.as_deref(), finish, resume, batch, at)),
         }
     }
 
@@ -382,9 +389,12 @@ impl TurnLoop {
         turn: Option<&HistoryTurn>,
         finish: Option<TurnFinishReason>,
         resume: Option<Continuation>,
-        batch: &BatchOut,
+        batch: BatchOut,
         at: Timestamp,
     ) -> Next {
+        if !batch.deferred.is_empty() {
+            return Next::Stop(StopCause::Deferred(batch.deferred));
+        }
         let Some(turn) = turn.filter(|_| !self.aborted) else { return Next::Stop(StopCause::Aborted) };
         if let Some(limit) = batch.limit {
             return Next::Stop(StopCause::Limit(limit));

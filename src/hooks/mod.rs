@@ -6,6 +6,7 @@
 //! In come registrations by the host and events by the loop; out go the handlers' changes and failures. The bus does
 //! not know the loop.
 
+mod approvals;
 mod base;
 mod bus;
 mod call;
@@ -14,6 +15,7 @@ mod events;
 mod fire;
 mod hook;
 
+pub use approvals::{Approval, ApprovalRequest, Approvals};
 pub use base::{HookBase, RunInfo};
 pub use bus::{HookId, Hooks, Registration};
 pub use call::ToolCallInfo;

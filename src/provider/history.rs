@@ -73,6 +73,13 @@ impl History {
         Arc::make_mut(&mut self.turns).push(turn);
     }
 
+    /// Puts another turn in the place of the last one: the same to every wire.
+    pub(crate) fn replace_last(&mut self, turn: Arc<HistoryTurn>) {
+        if let Some(last) = Arc::make_mut(&mut self.turns).last_mut() {
+            *last = turn;
+        }
+    }
+
     /// A handle to the same conversation that holds none of its turns.
     pub(crate) fn emptied(&self) -> Self {
         Self { turns: Arc::default(), lineage: self.lineage }

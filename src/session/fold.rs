@@ -5,7 +5,9 @@ use serde::Serialize;
 
 use super::{ResultEntry, RunEntry, Session, SessionEntry, SessionRun, StoredSession, SummaryEntry, child_id};
 use crate::provider::HistoryTurn;
-use crate::types::{Role, SessionContentBlock, SessionTurn, ToolResultBlock, TurnOrigin};
+use crate::types::{
+    DeferredCall, PendingCall, Role, SessionContentBlock, SessionTurn, ToolCallBlock, ToolResultBlock, TurnOrigin,
+};
 
 /// Something in a log that was left out, because it can belong to no conversation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -59,8 +61,10 @@ struct Log {
     ids: HashSet<String>,
     runs: HashMap<String, usize>,
     summaries: Vec<SummaryEntry>,
-    /// Calls that the last run left to the host.
-    deferred: Vec<String>,
+    /// Calls of the last turn that were left to the host.
+    deferred: Vec<DeferredCall>,
+    /// Calls of the last turn that the host has answered.
+    resumed: HashSet<String>,
 }
 
 /// A turn, and the results of its calls that are entries of their own.
@@ -78,6 +82,8 @@ impl Log {
         }
         match entry {
             SessionEntry::Turn(turn) => {
+                self.deferred.clear();
+                self.resumed.clear();
                 self.places.insert(turn.id.clone(), self.slots.len());
                 self.slots.push(Slot { turn, results: Vec::new(), repaired: false });
             }
@@ -122,7 +128,18 @@ impl Log {
     }
 
     fn take_run(&mut self, entry: RunEntry, session: &mut Session) {
-        self.deferred = entry.end.as_ref().map(|end| end.deferred.clone()).unwrap_or_default();
+        match &entry.end {
+            Some(end) => {
+                self.deferred.clone_from(&end.deferred);
+                self.resumed.retain(|id| !end.deferred.iter().any(|call| call.call_id == *id));
+            }
+            // Whatever became of them, nobody is asked about them again.
+            None => {
+                let goes_on = !entry.resumes.is_empty();
+                self.deferred.retain(|call| goes_on && !entry.resumes.contains(&call.call_id));
+                self.resumed.extend(entry.resumes.iter().cloned());
+            }
+        }
         let run = SessionRun::from(entry);
         let place = *self.runs.entry(run.id.clone()).or_insert(session.runs.len());
         match session.runs.get_mut(place) {
@@ -133,7 +150,7 @@ impl Log {
     }
 
     fn finish(self, session: &mut Session) {
-        let Self { slots, deferred, summaries, .. } = self;
+        let Self { slots, deferred, resumed, summaries, .. } = self;
         let mut slots = slots.into_iter().peekable();
         while let Some(Slot { turn, results, repaired }) = slots.next() {
             // A results turn that is an entry itself, as in a conversation from elsewhere.
@@ -148,15 +165,23 @@ impl Log {
             let settled = turn.tool_calls().all(|call| answered.contains(call.id.as_str()));
             let turn_id = turn.id.clone();
             let calls: Vec<String> = turn.tool_calls().map(|call| call.id.clone()).collect();
-            let deferred: &[String] = if last { &deferred } else { &[] };
-            session.turns.push(with_pending(turn, &answered, deferred));
+            let waits = !deferred.is_empty();
+            let turn = with_pending(turn, &answered, |call| {
+                (call.deferred || (last && waits)) && !(last && resumed.contains(&call.call_id))
+            });
+            if last && !settled {
+                session.deferred = waiting(&turn, &deferred);
+            }
+            session.turns.push(turn);
             if results.is_empty() || whole.is_some() {
                 continue;
             }
             if last && !settled {
                 session.open = in_call_order(&calls, results).into_iter().map(|entry| entry.result).collect();
             } else {
-                session.turns.push(results_turn(&turn_id, in_call_order(&calls, results), repaired));
+                // The run that settled the last of them.
+                let run_id = results.last().map(|entry| entry.run_id.clone()).unwrap_or_default();
+                session.turns.push(results_turn(&turn_id, in_call_order(&calls, results), repaired, run_id));
             }
         }
         // Only now: a summary may go through a results turn, which is no entry.
@@ -180,31 +205,47 @@ fn in_call_order(calls: &[String], mut results: Vec<ResultEntry>) -> Vec<ResultE
 }
 
 /// The turn with its pending calls as they are now: what is answered is not pending any more.
-fn with_pending(turn: Arc<HistoryTurn>, answered: &HashSet<&str>, deferred: &[String]) -> Arc<HistoryTurn> {
-    let is_deferred = |call_id: &String| deferred.contains(call_id);
-    let stale = turn.pending.iter().any(|pending| {
-        answered.contains(pending.call_id.as_str()) || (!pending.deferred && is_deferred(&pending.call_id))
-    });
-    if !stale {
+pub(super) fn with_pending(
+    turn: Arc<HistoryTurn>,
+    answered: &HashSet<&str>,
+    waits: impl Fn(&PendingCall) -> bool,
+) -> Arc<HistoryTurn> {
+    let is_answered = |pending: &PendingCall| answered.contains(pending.call_id.as_str());
+    if !turn.pending.iter().any(|pending| is_answered(pending) || pending.deferred != waits(pending)) {
         return turn;
     }
     let mut turn = owned(turn);
-    turn.pending.retain(|pending| !answered.contains(pending.call_id.as_str()));
+    turn.pending.retain(|pending| !is_answered(pending));
     for pending in &mut turn.pending {
-        pending.deferred |= is_deferred(&pending.call_id);
+        pending.deferred = waits(pending);
     }
     Arc::new(HistoryTurn::new(turn))
+}
+
+/// The open calls of a turn that wait for an answer: those on record, or else those that the turn says so of.
+pub(super) fn waiting(turn: &HistoryTurn, deferred: &[DeferredCall]) -> Vec<DeferredCall> {
+    if deferred.is_empty() {
+        return DeferredCall::of_turn(turn);
+    }
+    let open = |id: &str| turn.pending.iter().any(|pending| pending.deferred && pending.call_id == id);
+    let on_record = |call: &ToolCallBlock| deferred.iter().find(|known| known.call_id == call.id);
+    let calls = turn.tool_calls().filter(|call| open(&call.id));
+    calls
+        .filter_map(|call| {
+            let mut known = on_record(call)?.clone();
+            known.complete(call);
+            Some(known)
+        })
+        .collect()
 }
 
 fn owned(turn: Arc<HistoryTurn>) -> SessionTurn {
     Arc::try_unwrap(turn).unwrap_or_else(|shared| HistoryTurn::clone(&shared)).into_inner()
 }
 
-fn results_turn(turn_id: &str, results: Vec<ResultEntry>, repaired: bool) -> Arc<HistoryTurn> {
+fn results_turn(turn_id: &str, results: Vec<ResultEntry>, repaired: bool, run_id: String) -> Arc<HistoryTurn> {
     let origin = if repaired { TurnOrigin::Repair } else { TurnOrigin::Results };
     let at = results.iter().map(|entry| entry.at).max().unwrap_or_default();
-    // The run that settled the last of them; ties go to the later call.
-    let run_id = results.iter().max_by_key(|entry| entry.at).map(|entry| entry.run_id.clone()).unwrap_or_default();
     let content = results
         .into_iter()
         .map(|entry| {
@@ -222,7 +263,7 @@ fn results_turn(turn_id: &str, results: Vec<ResultEntry>, repaired: bool) -> Arc
 mod tests {
     use super::*;
     use crate::session::{MetadataEntry, RepairEntry, RunEnd};
-    use crate::types::{Extra, PendingCall, Timestamp, ToolCallBlock, ToolStatus, validate_transcript};
+    use crate::types::{Extra, Timestamp, ToolStatus, validate_transcript};
 
     fn user(id: &str, text: &str) -> SessionEntry {
         SessionTurn::new(id, Role::User, TurnOrigin::Prompt, vec![SessionContentBlock::text(text)]).into()
@@ -315,7 +356,7 @@ mod tests {
     fn deferred_calls_are_those_of_the_last_end() {
         let run = RunEntry::start("r", Timestamp(1));
         let mut end = RunEnd::new(Timestamp(5), "deferred");
-        end.deferred.push("2".into());
+        end.deferred.push(DeferredCall::new("2"));
         let mut entries = vec![
             SessionEntry::Run(Box::new(run.clone())),
             user("u", "go"),

@@ -1,8 +1,10 @@
+use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::{Flushed, Keeper, SessionEntry, SessionError, SummaryEntry};
+use super::fold::{waiting, with_pending};
+use super::{Flushed, Keeper, SessionEntry, SessionError, SummaryEntry, Waiting, child_id};
 use crate::provider::{BodyCache, History, HistoryTurn};
-use crate::types::{Role, ToolResultBlock};
+use crate::types::{DeferredCall, Role, SessionContentBlock, SessionTurn, ToolCallBlock, ToolResultBlock, TurnOrigin};
 
 /// The conversation that the runs of an agent share: in memory, and in a store where there is one.
 ///
@@ -21,6 +23,8 @@ struct State {
     history: History,
     /// Results that are final, of calls whose turn is the last one.
     open: Vec<Arc<ToolResultBlock>>,
+    /// Calls of the last turn that wait for the host's answer.
+    deferred: Vec<DeferredCall>,
     /// Where the turns of this run begin.
     first: usize,
     /// Turns of this run that are not in the history any more.
@@ -29,7 +33,9 @@ struct State {
 
 impl LiveSession {
     pub(crate) fn new(id: String, history: History, keeper: Option<Keeper>) -> Self {
-        let state = State { history, ..State::default() };
+        let (history, open) = split(history);
+        let deferred = history.last().map(|last| waiting(last, &[])).unwrap_or_default();
+        let state = State { history, open, deferred, ..State::default() };
         Self { id, state: Mutex::new(state), body_cache: Arc::default(), keeper }
     }
 
@@ -45,6 +51,24 @@ impl LiveSession {
     /// The conversation so far. The handle shares the turns; drop it before the next push, which would copy the list.
     pub(crate) fn history(&self) -> History {
         self.lock().history.clone()
+    }
+
+    /// The conversation as the host may see it, valid also while calls wait: results of other calls of their turn stand in
+    /// a turn after it.
+    pub(crate) fn shown(&self) -> History {
+        let state = self.lock();
+        let last = state.history.last().filter(|_| !state.deferred.is_empty() && !state.open.is_empty());
+        let Some(last) = last else { return state.history.clone() };
+        let result = |call: &ToolCallBlock| state.open.iter().find(|result| result.call_id == call.id);
+        let results = last.tool_calls().filter_map(result);
+        let results = results.map(|result| SessionContentBlock::ToolResult(ToolResultBlock::clone(result))).collect();
+        let id = child_id(&last.id, "results").to_string();
+        let mut turn = SessionTurn::new(id, Role::User, TurnOrigin::Results, results);
+        turn.run_id.clone_from(&last.run_id);
+        turn.created_at = last.created_at;
+        let mut turns = state.history.turns().to_vec();
+        turns.push(Arc::new(HistoryTurn::new(turn)));
+        History::from_turns(turns)
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -82,6 +106,8 @@ impl LiveSession {
     pub(crate) fn push_results(&self, turn: Arc<HistoryTurn>) {
         let mut state = self.lock();
         state.open.clear();
+        state.deferred.clear();
+        state.unmark(&turn);
         state.history.push(turn);
     }
 
@@ -93,6 +119,38 @@ impl LiveSession {
     /// Takes the kept results out.
     pub(crate) fn take_results(&self) -> Vec<Arc<ToolResultBlock>> {
         std::mem::take(&mut self.lock().open)
+    }
+
+    /// The kept results.
+    pub(crate) fn results(&self) -> Vec<Arc<ToolResultBlock>> {
+        self.lock().open.clone()
+    }
+
+    /// Calls of the last turn that wait for the host's answer.
+    pub(crate) fn deferred(&self) -> Vec<DeferredCall> {
+        self.lock().deferred.clone()
+    }
+
+    /// What no new prompt may touch; `None` when nothing waits for the host.
+    pub(crate) fn waiting(&self) -> Option<Waiting> {
+        let state = self.lock();
+        let last = state.history.last().filter(|_| !state.deferred.is_empty())?;
+        let calls = state.deferred.iter().map(|call| call.call_id.clone()).collect();
+        Some(Waiting { run_id: last.run_id.clone(), calls, unfinished: false })
+    }
+
+    /// Leaves calls of the last turn to the host; its other open calls wait for these.
+    pub(crate) fn defer(&self, calls: Vec<DeferredCall>) {
+        let mut state = self.lock();
+        state.deferred = calls;
+        state.mark_pending(&[]);
+    }
+
+    /// The host has answered these calls: they wait no more.
+    pub(crate) fn resume(&self, calls: &[String]) {
+        let mut state = self.lock();
+        state.deferred.retain(|call| !calls.contains(&call.call_id));
+        state.mark_pending(calls);
     }
 
     /// Has an entry stored by the next flush that says more than the history does, or something else.
@@ -147,10 +205,11 @@ impl LiveSession {
     }
 
     /// Takes over what a store has.
-    pub(super) fn restore(&self, history: History, open: Vec<Arc<ToolResultBlock>>) {
+    pub(super) fn restore(&self, history: History, open: Vec<Arc<ToolResultBlock>>, deferred: Vec<DeferredCall>) {
         let mut state = self.lock();
         state.history = history;
         state.open = open;
+        state.deferred = deferred;
     }
 
     /// Whether calls of the last turn have no result yet.
@@ -163,4 +222,39 @@ impl LiveSession {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+impl State {
+    /// Nothing of the last turn waits any more once its results stand.
+    fn unmark(&mut self, results: &HistoryTurn) {
+        let waits = |turn: &&Arc<HistoryTurn>| turn.pending.iter().any(|pending| pending.deferred);
+        let Some(last) = self.history.last().filter(waits).cloned() else { return };
+        let answered: HashSet<&str> = results.tool_results().map(|result| result.call_id.as_str()).collect();
+        self.history.replace_last(with_pending(last, &answered, |pending| pending.deferred));
+    }
+
+    /// Has the last turn say which of its calls wait, but for those that are `taken`.
+    fn mark_pending(&mut self, taken: &[String]) {
+        let Some(last) = self.history.last().cloned() else { return };
+        let answered: HashSet<&str> = self.open.iter().map(|result| result.call_id.as_str()).collect();
+        let waits = !self.deferred.is_empty();
+        let marked = with_pending(last, &answered, |call| waits && !taken.contains(&call.call_id));
+        self.history.replace_last(marked);
+    }
+}
+
+/// Takes a last turn off that answers some calls of the turn before, while others wait.
+pub(super) fn split(history: History) -> (History, Vec<Arc<ToolResultBlock>>) {
+    let [before @ .., calls, results] = history.turns() else { return (history, Vec::new()) };
+    let waits = calls
+        .pending
+        .iter()
+        .any(|pending| pending.deferred && results.tool_results().all(|result| result.call_id != pending.call_id));
+    let whole = results.tool_results().count() == results.content.len();
+    if !waits || !whole {
+        return (history, Vec::new());
+    }
+    let open = results.tool_results().cloned().map(Arc::new).collect();
+    let turns = before.iter().chain([calls]).cloned().collect();
+    (History::from_turns(turns), open)
 }

@@ -67,4 +67,4 @@ pub use value::{ForkError, Session};
 pub(crate) use keeper::{Blobs, Flushed, Keeper};
 pub(crate) use live::LiveSession;
 pub(crate) use opening::{Opened, Waiting};
-pub(crate) use repair::{child_id, repair};
+pub(crate) use repair::{ABANDONED, INTERRUPTED, child_id, repair};

@@ -1,9 +1,11 @@
 use std::sync::Arc;
 
 use super::blob::{output_refers, refers};
+use super::fold::waiting;
+use super::live::split;
 use super::{
-    BlobError, BlobStore, FoldNote, Keeper, LiveSession, Session, SessionEntry, SessionError, StoredSession,
-    VisionEntry, fold, restore_media,
+    BlobError, BlobStore, FoldNote, Keeper, LiveSession, ResultEntry, Session, SessionEntry, SessionError, SessionRun,
+    StoredSession, VisionEntry, fold, restore_media,
 };
 use crate::provider::{History, HistoryTurn};
 use crate::types::{SessionContentBlock, SessionTurn, ToolResultBlock};
@@ -28,6 +30,8 @@ pub(crate) struct Opened {
 pub(crate) struct Waiting {
     pub(crate) run_id: String,
     pub(crate) calls: Vec<String>,
+    /// The run has not ended, and its engine will go on with it.
+    pub(crate) unfinished: bool,
 }
 
 impl LiveSession {
@@ -55,15 +59,22 @@ impl LiveSession {
         let stored = keeper.store.load(keeper.id()).await?;
         head.resolve(stored.as_ref().map_or(&[], |stored| &stored.entries));
         keeper.clear();
+        let (seeds, open) = split(History::from_turns(keeper.seeds.clone()));
         let Some(stored) = stored else {
-            self.restore(History::from_turns(keeper.seeds.clone()), Vec::new());
+            let deferred = seeds.last().map(|last| waiting(last, &[])).unwrap_or_default();
             head.version = Some(0);
-            keeper.seeds.iter().cloned().for_each(|turn| keeper.queue(SessionEntry::Turn(turn)));
+            seeds.turns().iter().cloned().for_each(|turn| keeper.queue(SessionEntry::Turn(turn)));
+            if let Some(last) = seeds.last() {
+                let (turn, run, at) = (&*last.id, &*last.run_id, last.created_at);
+                let entry = |result| SessionEntry::Result(ResultEntry::new(turn, run, at, result));
+                open.iter().cloned().map(entry).for_each(|entry| keeper.queue(entry));
+            }
+            self.restore(seeds, open, deferred);
             let version = keeper.flush_under(head).await?.version.unwrap_or_default();
-            return Ok(Opened { version, ..Opened::default() });
+            return Ok(Opened { version, waiting: self.waiting(), ..Opened::default() });
         };
         let session = fold(keeper.id(), stored);
-        let begins = keeper.seeds.iter().enumerate().all(|(place, seed)| {
+        let begins = seeds.turns().iter().enumerate().all(|(place, seed)| {
             session.turns.get(place).is_some_and(|turn| turn.id == seed.id && turn.content.len() == seed.content.len())
         });
         if !begins {
@@ -120,7 +131,7 @@ impl LiveSession {
                 tracing::warn!(session = keeper.id(), ?missing, "blobs are missing");
             }
         }
-        self.restore(history, open);
+        self.restore(history, open, session.deferred.clone());
         Ok(())
     }
 }
@@ -147,10 +158,14 @@ impl Waiting {
             return None;
         }
         let last = session.turns.last().filter(|turn| !turn.pending.is_empty())?;
-        let unfinished = session.runs.iter().any(|run| run.id == last.run_id && run.durable && run.end.is_none());
-        let calls: Vec<_> =
-            last.pending.iter().filter(|call| unfinished || call.deferred).map(|call| call.call_id.clone()).collect();
-        (!calls.is_empty()).then(|| Self { run_id: last.run_id.clone(), calls })
+        let is_theirs = |run: &&SessionRun| run.id == last.run_id || !run.resumes.is_empty();
+        let newest = session.runs.iter().rfind(is_theirs);
+        if let Some(run) = newest.filter(|run| run.durable && run.end.is_none()) {
+            let calls = last.pending.iter().map(|call| call.call_id.clone()).collect();
+            return Some(Self { run_id: run.id.clone(), calls, unfinished: true });
+        }
+        let calls: Vec<_> = session.deferred.iter().map(|call| call.call_id.clone()).collect();
+        (!calls.is_empty()).then(|| Self { run_id: last.run_id.clone(), calls, unfinished: false })
     }
 }
 

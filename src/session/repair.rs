@@ -5,8 +5,11 @@ use uuid::Uuid;
 use crate::provider::{History, HistoryTurn};
 use crate::types::{Extra, Role, SessionContentBlock, SessionTurn, Timestamp, ToolResultBlock, ToolStatus, TurnOrigin};
 
-const INTERRUPTED: &str =
+pub(crate) const INTERRUPTED: &str =
     "This call was interrupted before its result was recorded. It may or may not have taken effect.";
+
+pub(crate) const ABANDONED: &str =
+    "This call waited for the host, which gave it up. It was not started and had no effect.";
 
 /// What was missing from a conversation, and the turn that settles it.
 #[derive(Debug)]
@@ -16,8 +19,8 @@ pub(crate) struct Repair {
     pub(crate) answered: Vec<String>,
 }
 
-/// Settles the calls of the last turn: results that were kept stay, the rest is `interrupted`. `None` when all is
-/// well. Deterministic in its ids and texts.
+/// Settles the calls of the last turn: results that were kept stay, calls that wait for the host are `not_started`, the
+/// rest is `interrupted`. `None` when all is well. Deterministic in its ids and texts.
 pub(crate) fn repair(
     history: &History,
     kept: Vec<Arc<ToolResultBlock>>,
@@ -35,13 +38,18 @@ pub(crate) fn repair(
             Some(result) => ToolResultBlock::clone(result),
             None => {
                 answered.push(call.id.clone());
+                let waits = last.pending.iter().any(|pending| pending.deferred && pending.call_id == call.id);
+                let (text, status) = match waits {
+                    true => (ABANDONED, ToolStatus::NotStarted),
+                    false => (INTERRUPTED, ToolStatus::Interrupted),
+                };
                 ToolResultBlock {
                     call_id: call.id.clone(),
                     name: call.name.clone(),
                     input: None,
-                    output: INTERRUPTED.into(),
+                    output: text.into(),
                     is_error: true,
-                    status: ToolStatus::Interrupted,
+                    status,
                     outcome: None,
                     structured: None,
                     extra: Extra::default(),

@@ -1,7 +1,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::child_id;
-use crate::types::{AgentStats, Extra, Timestamp};
+use crate::types::{AgentStats, DeferredCall, Extra, Timestamp};
 
 /// The beginning of a run, or its end. An end says again what the beginning said.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -18,6 +18,9 @@ pub struct RunEntry {
     /// A durable engine records it: until it has ended, what it left open is not to be repaired.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub durable: bool,
+    /// Calls of an earlier run that the host answered: they are this run's to settle, and wait no more.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub resumes: Vec<String>,
     /// When it began.
     pub started_at: Timestamp,
     /// How it ended; `None` on the entry of its beginning.
@@ -40,9 +43,9 @@ pub struct RunEnd {
     /// What went wrong.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// Calls that wait for the host.
+    /// Calls that wait for the host. Calls of the same turn that are open beside them wait for these.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub deferred: Vec<String>,
+    pub deferred: Vec<DeferredCall>,
     /// What it used, sub-agents and side requests included.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stats: Option<Box<AgentStats>>,
@@ -63,6 +66,9 @@ pub struct SessionRun {
     pub parent_run_id: Option<String>,
     /// A durable engine records it.
     pub durable: bool,
+    /// Calls of an earlier run that the host answered, for this run to settle.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub resumes: Vec<String>,
     /// When it began.
     pub started_at: Timestamp,
     /// How it ended; `None` while it runs, and for ever when it was dropped or its process died.
@@ -79,6 +85,7 @@ impl RunEntry {
             run_id,
             parent_run_id: None,
             durable: false,
+            resumes: Vec::new(),
             started_at,
             end: None,
             extra: Extra::default(),
@@ -101,7 +108,7 @@ impl RunEnd {
 
 impl From<RunEntry> for SessionRun {
     fn from(entry: RunEntry) -> Self {
-        let RunEntry { run_id, parent_run_id, durable, started_at, end, .. } = entry;
-        Self { id: run_id, parent_run_id, durable, started_at, end }
+        let RunEntry { run_id, parent_run_id, durable, resumes, started_at, end, .. } = entry;
+        Self { id: run_id, parent_run_id, durable, resumes, started_at, end }
     }
 }

@@ -8,7 +8,7 @@ use super::{
     FoldNote, RepairEntry, ResultEntry, SessionEntry, SessionRun, SummaryEntry, UnknownEntry, VisionEntry, child_id,
 };
 use crate::provider::{History, HistoryTurn};
-use crate::types::{Extra, SessionTurn, ToolResultBlock};
+use crate::types::{DeferredCall, Extra, SessionTurn, ToolResultBlock};
 
 /// A conversation and what is known of it: the fold of its entries.
 ///
@@ -25,6 +25,9 @@ pub struct Session {
     pub turns: Vec<Arc<HistoryTurn>>,
     /// Final results of calls of the last turn while others of its calls are open, in call order.
     pub open: Vec<Arc<ToolResultBlock>>,
+    /// Calls of the last turn that wait for the host's answer.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub deferred: Vec<DeferredCall>,
     /// Its runs, oldest first.
     pub runs: Vec<SessionRun>,
     /// What repairs did.
@@ -64,6 +67,7 @@ impl Session {
             version: 0,
             turns: Vec::new(),
             open: Vec::new(),
+            deferred: Vec::new(),
             runs: Vec::new(),
             repairs: Vec::new(),
             summaries: Vec::new(),

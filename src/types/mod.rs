@@ -5,6 +5,7 @@
 //! readable for years and beside the reference.
 
 mod content;
+mod deferred;
 mod extra;
 mod finish;
 mod media;
@@ -21,6 +22,7 @@ pub use content::{
     OpaqueBlock, SessionContentBlock, Signature, SignatureProducer, TextBlock, ThinkingBlock, ToolCallBlock,
     ToolResultBlock,
 };
+pub use deferred::DeferredCall;
 pub use extra::Extra;
 pub use finish::TurnFinishReason;
 pub use media::{Document, Media, MediaSource};

@@ -56,7 +56,7 @@ pub enum TurnOrigin {
 pub struct PendingCall {
     /// The call.
     pub call_id: String,
-    /// A gate deferred it; it waits for the host.
+    /// It waits for the host: a gate deferred it, or one that comes before it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub deferred: bool,
     /// Unknown fields.

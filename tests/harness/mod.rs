@@ -180,7 +180,9 @@ impl Scenario {
         let Some(session) = kept.agent.session().await.unwrap() else { return assert!(kept.result.is_err()) };
         assert!(session.notes.is_empty(), "{:?}", session.notes);
         let stored: Vec<_> = session.history().iter().map(line).collect();
-        assert_eq!(stored, kept.transcript());
+        // Results of calls beside ones that wait are no turn yet.
+        assert_eq!(stored[..], kept.transcript()[..stored.len()]);
+        assert_eq!(kept.transcript().len() - stored.len(), usize::from(!session.open.is_empty()));
         let run = session.runs.last().unwrap();
         let end = run.end.as_ref().unwrap();
         match &kept.result {

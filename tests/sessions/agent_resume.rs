@@ -12,8 +12,8 @@ use zidane::session::{
 use zidane::testing::{EventRecorder, Reply, ScriptedProvider, StepJournal, VirtualClock};
 use zidane::tool_state::MemoryToolStateStore;
 use zidane::types::{
-    Media, MediaSource, PendingCall, PromptPart, Role, SessionContentBlock, SessionTurn, Timestamp, ToolCallBlock,
-    ToolResultContent, ToolStatus, TurnOrigin,
+    DeferredCall, Media, MediaSource, PendingCall, PromptPart, Role, SessionContentBlock, SessionTurn, Timestamp,
+    ToolCallBlock, ToolResultContent, ToolStatus, TurnOrigin,
 };
 use zidane::{Agent, RunErrorKind};
 
@@ -153,7 +153,7 @@ async fn calls_that_wait_are_not_touched() {
     let plain = calls("a", &["c1", "c2"]);
     let ended = |deferred: &[&str]| {
         let mut end = RunEnd::new(Timestamp(9), "deferred");
-        end.deferred = deferred.iter().map(|id| (*id).to_owned()).collect();
+        end.deferred = deferred.iter().map(|id| DeferredCall::new(*id)).collect();
         SessionEntry::Run(Box::new(RunEntry::start("old", Timestamp(1)).ended(end)))
     };
     let begun =

@@ -97,6 +97,7 @@ fn status(stop: &StopCause) -> ChildStatus {
     match stop {
         StopCause::Stop => ChildStatus::Completed,
         StopCause::Aborted | StopCause::Drained => ChildStatus::Aborted,
+        StopCause::Deferred(_) => ChildStatus::Deferred,
         StopCause::MaxTurns
         | StopCause::Limit(_)
         | StopCause::Length

@@ -46,19 +46,27 @@ pub(crate) enum Verdict {
     #[default]
     Run,
     Substitute(Box<ToolOutput>),
+    Defer(String),
     Block(String),
 }
 
 marker! {
     /// `tool:gate`: may this call run? Fires on validated input, before anything of the call happens.
     ///
-    /// A block ends the gate; the model is told the reason. If a handler rewrites the input it is validated again and
+    /// A block ends the gate; the model is told the reason. A deferral leaves the call to the host, unless another gate
+    /// blocks it: [`ToolGateCx::defer`]. If a handler rewrites the input it is validated again and
     /// all gates see the final input once more; a rewrite in that second pass blocks. A handler that fails blocks.
     ToolGate
 }
 context! {
     /// Context of [`ToolGate`].
-    ToolGateCx { call: &'a ToolCallInfo, input: &'a mut Value, verdict: &'a mut Verdict, rewritten: &'a mut bool }
+    ToolGateCx {
+        call: &'a ToolCallInfo,
+        input: &'a mut Value,
+        verdict: &'a mut Verdict,
+        rewritten: &'a mut bool,
+        approved: bool,
+    }
 }
 impl ToolGateCx<'_> {
     /// The input as the tool will see it.
@@ -78,9 +86,33 @@ impl ToolGateCx<'_> {
         *self.input = input;
     }
 
-    /// Answers the call with this output; the tool does not run. Does not lift a block.
+    /// Leaves the call to the host. Calls beside it that are allowed still run; then the run ends with
+    /// [`StopCause::Deferred`](crate::StopCause::Deferred), and nothing is sent before the call is answered: see
+    /// [`Run::resume`](crate::Run::resume). Does not lift a block, and wins over a substitute; of several reasons the
+    /// first counts. A call that the host has approved is not deferred again: then this does nothing. A call that a tool
+    /// makes as a part of its own cannot wait, and is blocked.
+    pub fn defer(&mut self, reason: impl Into<String>) {
+        if !self.approved && matches!(self.verdict, Verdict::Run | Verdict::Substitute(_)) {
+            *self.verdict = Verdict::Defer(reason.into());
+        }
+    }
+
+    /// Whether the host has approved the call, which an earlier run left to it. Its answer stands for the gate that
+    /// deferred the call; the others decide as ever.
+    #[must_use]
+    pub const fn is_approved(&self) -> bool {
+        self.approved
+    }
+
+    /// Whether a gate has left the call to the host.
+    #[must_use]
+    pub const fn is_deferred(&self) -> bool {
+        matches!(self.verdict, Verdict::Defer(_))
+    }
+
+    /// Answers the call with this output; the tool does not run. Does not lift a block or a deferral.
     pub fn substitute(&mut self, output: impl Into<ToolOutput>) {
-        if !self.is_blocked() {
+        if !self.is_blocked() && !self.is_deferred() {
             *self.verdict = Verdict::Substitute(Box::new(output.into()));
         }
     }
