@@ -151,6 +151,18 @@ async fn gates_reach_every_descendant_and_agent_hooks_none() {
     assert_eq!(outcome.denials.len(), 1);
 }
 
+/// Some servers give the calls of every turn the same id.
+#[tokio::test]
+async fn calls_of_one_id_spawn_runs_of_their_own() {
+    let again = || Reply::empty().raw_call(Some("c"), "child", r#"{"task":"Go"}"#);
+    let root = agent([again(), again(), Reply::text("done")]).tool(spawn("child", agents(&[Reply::text("ok")], |a| a)));
+    let stats = root.build().unwrap().run("Go").await.unwrap().stats;
+    assert_eq!(stats.children.len(), 2);
+    assert_ne!(stats.children[0].id, stats.children[1].id);
+    let turns: std::collections::BTreeSet<_> = walk_turns(&stats).map(|usage| &usage.turn_id).collect();
+    assert_eq!(turns.len(), 5);
+}
+
 #[tokio::test]
 async fn hooks_see_the_childs_own_ids() {
     let child = agents(&[Reply::call("echo", json!({})), Reply::text("ok")], |child| child.tool(echo()));

@@ -13,7 +13,7 @@ use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use serde_json::json;
 use zidane::agent::{Compaction, Limit, Limits, Spawn};
-use zidane::hooks::{Scope, SpawnBefore, SpawnComplete, ToolGate, TurnUsageHook};
+use zidane::hooks::{Scope, SpawnBefore, SpawnComplete, ToolBefore, ToolGate, TurnUsageHook};
 use zidane::provider::{Capabilities, PriceBook, ProviderError, ProviderErrorKind, Rates};
 use zidane::session::MemorySessionStore;
 use zidane::testing::{Reply, ScriptedProvider, validate_transcript};
@@ -320,7 +320,7 @@ fn build(node: &Node, root: bool, from_within: bool) -> AgentBuilder {
         .limits(node.limits.clone())
         .cancel_grace(MS * 10)
         .tool(echo())
-        .tool(tool("blocked", |_, _| Box::pin(async { panic!("a gate blocks this") })))
+        .tool(tool("blocked", |_, _| Box::pin(async { std::process::abort() })))
         .tool(tool("fails", |_, _| Box::pin(async { Err("no".into()) })))
         .tool(tool("deaf", |_, _| {
             Box::pin(async {
@@ -367,10 +367,20 @@ async fn play(node: &Node, cut: Cut) -> Result<(), TestCaseError> {
         log.ended.fetch_add(1, Ordering::Relaxed);
         assert_eq!(cx.stats().totals(), fold_totals(cx.stats()));
     });
-    hooks.on::<ToolGate>(|cx| {
+    // A policy of the root sees every call of every run below, and can stop it: the tool would end the process.
+    let gated = Arc::<Mutex<Vec<(String, String)>>>::default();
+    let log = Arc::clone(&gated);
+    hooks.on::<ToolGate>(move |cx| {
+        log.lock().unwrap().push((cx.run_id().to_owned(), cx.call_id().to_owned()));
         if cx.name() == "blocked" {
-            cx.block("no")
+            cx.block("no");
         }
+    });
+    let ungated = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&ungated);
+    hooks.scope(Scope::Tree).on::<ToolBefore>(move |cx| {
+        let call = (cx.run_id().to_owned(), cx.call_id().to_owned());
+        count.fetch_add(usize::from(!gated.lock().unwrap().contains(&call)), Ordering::Relaxed);
     });
     if let Cut::Abort(after) = cut {
         let handle = root.handle().clone();
@@ -422,6 +432,8 @@ async fn play(node: &Node, cut: Cut) -> Result<(), TestCaseError> {
     let len = found.len();
     found.dedup();
     prop_assert_eq!(found.len(), len);
+
+    prop_assert_eq!(ungated.load(Ordering::Relaxed), 0);
 
     // The root's limits hold for the tree.
     let turns = walk_turns(stats).filter(|usage| usage.kind == UsageKind::Turn).count() as u64;

@@ -254,3 +254,40 @@ impl Registration<'_> {
         self.hooks.register(H::SLOT, self.scope.unwrap_or(default), self.timeout, Arc::new(handler))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hooks::{AgentDone, ToolGate};
+
+    #[test]
+    fn the_list_of_a_tree_follows_every_change_above_and_below() {
+        let root = Hooks::default();
+        let middle = Hooks::new(Some(root.clone()));
+        let leaf = Hooks::new(Some(middle.clone()));
+        let ids = |hooks: &Hooks| hooks.listeners::<AgentDone>().iter().map(|entry| entry.id).collect::<Vec<_>>();
+        assert!(!leaf.has::<AgentDone>() && ids(&leaf).is_empty());
+
+        let own = root.on::<AgentDone>(|_| ());
+        assert!(root.has::<AgentDone>() && !leaf.has::<AgentDone>(), "what stays above is nothing to those below");
+        let first = root.scope(Scope::Tree).on::<AgentDone>(|_| ());
+        let second = leaf.on::<AgentDone>(|_| ());
+        let third = middle.scope(Scope::Tree).on::<AgentDone>(|_| ());
+        for _ in 0..2 {
+            assert_eq!(ids(&leaf), [first.id, second.id, third.id], "in the order in which they were registered");
+            assert_eq!(ids(&middle), [first.id, third.id]);
+            assert_eq!(ids(&root), [own.id, first.id]);
+        }
+        assert!(root.remove(first));
+        assert_eq!(ids(&leaf), [second.id, third.id]);
+        let run = middle.scope(Scope::Run).on::<AgentDone>(|_| ());
+        assert_eq!((ids(&leaf), ids(&middle)), (vec![second.id, third.id], vec![third.id, run.id]));
+        middle.end_run();
+        assert!(middle.remove(third) && !middle.remove(run));
+        assert_eq!((ids(&leaf), ids(&middle)), (vec![second.id], vec![]));
+        assert!(!middle.has::<AgentDone>() && leaf.has::<AgentDone>());
+
+        root.on::<ToolGate>(|_| ());
+        assert!(leaf.has::<ToolGate>(), "gates reach down by default");
+    }
+}

@@ -344,7 +344,7 @@ impl ToolContext {
         if self.report().sealed { Err(Settled) } else { Ok(self.inner.parts.nested.as_ref()) }
     }
 
-    /// The call was cut short, though its body gave a result.
+    /// The call was cut short, though its body will give a result.
     pub(crate) fn interrupted(&self) {
         self.report().interrupted = true;
     }

@@ -21,7 +21,7 @@ use crate::hooks::{ChildInfo, SpawnComplete, SpawnGate, SpawnGateCx, panic_text}
 use crate::provider::OutputSchema;
 use crate::session::child_id;
 use crate::tool::ToolContext;
-use crate::types::{AgentStats, ChildStatus, Prompt, PromptPart};
+use crate::types::{AgentStats, Prompt, PromptPart};
 
 impl ToolContext {
     /// Spawns a run of another agent, as a part of this call: await it for how it ended.
@@ -150,8 +150,8 @@ async fn spawn(outer: ToolContext, request: Request) -> Result<ChildOutcome, Chi
     let nested = nested.ok_or(ChildError::Settled)?;
     let Nested { cx, reports, call, .. } = &nested;
     let name = request.name.unwrap_or_else(|| outer.name().into());
-    // The same on every attempt at the call.
-    let id = child_id(&cx.info.run_id, &format!("{}/{}", outer.call_id(), nested.next_number()));
+    // The same on every attempt at the call. Some servers give the calls of every turn the same ids.
+    let id = child_id(outer.turn_id(), &format!("{}/{}", outer.call_id(), nested.next_number()));
     let run_id: Arc<str> = id_text(id).into();
     let above = cx.lineage.as_ref();
     let child = Arc::new(ChildInfo::new(
@@ -226,9 +226,6 @@ async fn spawn(outer: ToolContext, request: Request) -> Result<ChildOutcome, Chi
     drop(place);
     ledger.end(outcome.status, outcome.stats.clone(), denials);
     cx.children().ended(&ledger);
-    if outcome.status == ChildStatus::Aborted && outer.is_cancelled() {
-        outer.interrupted();
-    }
     // A copy only where it is looked at.
     let stats = if cx.firing.has::<SpawnComplete>() { outcome.stats.clone() } else { AgentStats::default() };
     report(What::Ended { status: outcome.status, stats, error: outcome.cause() }).await;

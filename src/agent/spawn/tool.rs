@@ -154,7 +154,7 @@ impl Tool for Spawn {
         if let Some(model) = &self.model {
             builder = builder.model(model);
         }
-        let mut run = ChildRun::new(cx, builder, task.into()).name(self.spec.name.as_str()).caps(self.caps);
+        let mut run = ChildRun::new(cx.clone(), builder, task.into()).name(self.spec.name.as_str()).caps(self.caps);
         if let Some(limits) = &self.limits {
             run = run.limits(limits.clone());
         }
@@ -165,7 +165,12 @@ impl Tool for Spawn {
             run = run.output_schema(output.clone());
         }
         match run.await {
-            Ok(outcome) => said(outcome),
+            Ok(outcome) => {
+                if outcome.status == ChildStatus::Aborted && cx.is_cancelled() {
+                    cx.interrupted();
+                }
+                said(outcome)
+            }
             // In words for the model; what was set up wrong is the host's.
             Err(error @ ChildError::Build(_)) => Err(error).tell_model("This agent is not set up right."),
             Err(error) => Ok(ToolOutput::error(error.to_string())),
