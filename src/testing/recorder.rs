@@ -2,10 +2,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::agent::Agent;
 use crate::hooks::{
-    AgentAbort, AgentDone, AgentStart, AttemptFailed, AttemptStart, CompactionFailed, HistoryReplaced, HookError,
-    QueueUpdate, SessionRepaired, SessionSaved, SteerInject, StreamEnd, StreamReset, SystemBefore, ToolAfter,
-    ToolBefore, ToolBudgetExceeded, ToolError, ToolGate, ToolStateCommitFailed, ToolStateLoadFailed, ToolTransform,
-    ToolUpdate, TurnAfter, TurnBefore, TurnUsageHook,
+    AgentAbort, AgentDone, AgentStart, AttemptFailed, AttemptStart, CompactionFailed, DecisionAfter, HistoryReplaced,
+    HookError, QueueUpdate, SessionRepaired, SessionSaved, SteerInject, StreamEnd, StreamReset, SystemBefore,
+    ToolAfter, ToolBefore, ToolBudgetExceeded, ToolError, ToolGate, ToolStateCommitFailed, ToolStateLoadFailed,
+    ToolTransform, ToolUpdate, TurnAfter, TurnBefore, TurnUsageHook,
 };
 use crate::hooks::{Hook, Hooks, SyncHandler};
 
@@ -75,6 +75,7 @@ impl EventRecorder {
             SessionRepaired |cx| cx.answered().join(",");
             HistoryReplaced |cx| cx.reason().as_str().to_owned();
             CompactionFailed |cx| format!("{} {}", cx.reason().as_str(), cx.error());
+            DecisionAfter |cx| cx.decision().as_ref().map_or_else(|failure| failure.reason.as_str(), |_| "ok").to_owned();
             SessionSaved |cx| cx.version().to_string();
             HookError |cx| cx.hook().to_owned();
         }
