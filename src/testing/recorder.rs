@@ -2,7 +2,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::agent::Agent;
 use crate::hooks::{
-    AgentAbort, AgentDone, AgentStart, AttemptFailed, AttemptStart, CompactionFailed, HistoryReplaced, HookError,
+    AgentAbort, AgentDone, AgentStart, AttemptFailed, AttemptStart, CompactionFailed, DecisionAfter, HistoryReplaced, HookError,
     QueueUpdate, SessionRepaired, SessionSaved, SpawnBefore, SpawnComplete, SpawnError, SpawnGate, SteerInject,
     StreamEnd, StreamReset, SystemBefore, ToolAfter, ToolBefore, ToolBudgetExceeded, ToolError, ToolGate,
     ToolStateCommitFailed, ToolStateLoadFailed, ToolTransform, ToolUpdate, TurnAfter, TurnBefore, TurnUsageHook,
@@ -75,6 +75,7 @@ impl EventRecorder {
             SessionRepaired |cx| cx.answered().join(",");
             HistoryReplaced |cx| cx.reason().as_str().to_owned();
             CompactionFailed |cx| format!("{} {}", cx.reason().as_str(), cx.error());
+            DecisionAfter |cx| cx.decision().as_ref().map_or_else(|failure| failure.reason.as_str(), |_| "ok").to_owned();
             SessionSaved |cx| cx.version().to_string();
             SpawnGate |cx| cx.child().name().to_owned();
             SpawnBefore |cx| cx.child().name().to_owned();

@@ -8,7 +8,7 @@ use zidane::agent::Limits;
 use zidane::decision::{Decider, DecisionFailureReason as Reason, Question};
 use zidane::hooks::{AgentDone, DecisionAfter, ToolGate, TurnBefore};
 use zidane::provider::{PriceBook, Rates};
-use zidane::testing::{Reply, ScriptedProvider};
+use zidane::testing::{EventRecorder, Reply, ScriptedProvider};
 use zidane::tool::{NoInput, Tool, ToolContext, tool_fn};
 use zidane::types::{NanoUsd, ToolStatus, fold_totals, walk_decisions};
 use zidane::{Agent, AgentBuilder, StopCause};
@@ -56,7 +56,9 @@ async fn a_tools_decision_is_in_the_tree_and_no_turn() {
         let answer = cx.decision().as_ref().unwrap().bool("ok");
         seen.lock().unwrap().push((cx.run_id().to_owned(), cx.request().questions.len(), answer));
     });
+    let events = EventRecorder::attach(&agent);
     let outcome = agent.run("Go").await.unwrap();
+    assert_eq!(events.count("decision:after ok"), 1);
     assert_eq!((result(&agent).as_str(), outcome.stats.turns), ("Some(true)", 2));
     let [decision] = &outcome.stats.decisions[..] else { panic!("{:?}", outcome.stats.decisions) };
     assert_eq!((decision.run_id.as_str(), decision.provider.as_str()), (outcome.run_id.as_str(), "judge"));
