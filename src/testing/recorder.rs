@@ -2,9 +2,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::agent::Agent;
 use crate::hooks::{
-    AgentAbort, AgentDone, AgentStart, AttemptFailed, AttemptStart, CompactionFailed, DecisionAfter, HistoryReplaced, HookError,
-    QueueUpdate, SessionRepaired, SessionSaved, SpawnBefore, SpawnComplete, SpawnError, SpawnGate, SteerInject,
-    StreamEnd, StreamReset, SystemBefore, ToolAfter, ToolBefore, ToolBudgetExceeded, ToolError, ToolGate,
+    AgentAbort, AgentDone, AgentStart, AttemptFailed, AttemptStart, CompactionFailed, DecisionAfter, HistoryReplaced,
+    HookError, QueueUpdate, SessionRepaired, SessionSaved, SpawnBefore, SpawnComplete, SpawnError, SpawnGate,
+    SteerInject, StreamEnd, StreamReset, SystemBefore, ToolAfter, ToolBefore, ToolBudgetExceeded, ToolError, ToolGate,
     ToolStateCommitFailed, ToolStateLoadFailed, ToolTransform, ToolUpdate, TurnAfter, TurnBefore, TurnUsageHook,
 };
 use crate::hooks::{Hook, Hooks, SyncHandler};
