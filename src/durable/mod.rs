@@ -6,6 +6,10 @@
 //! What is recorded never runs again; what was not recorded may.
 
 mod error;
+mod journal;
+mod memory;
+#[cfg(feature = "sqlite")]
+mod sqlite;
 mod step;
 
 use std::sync::Arc;
@@ -14,6 +18,9 @@ use futures::future::BoxFuture;
 use uuid::Uuid;
 
 pub use error::DurableError;
+pub use memory::MemoryDurable;
+#[cfg(feature = "sqlite")]
+pub use sqlite::SqliteDurable;
 pub use step::{
     Planned, STEP_FORMAT, Settled, StepBody, StepCx, StepError, StepFailure, StepKey, StepKind, StepRecord, Work,
 };
