@@ -1,10 +1,16 @@
 //! Durable runs in memory and in SQLite: the engines by themselves, and agents on them.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[path = "durable/agents.rs"]
+mod agents;
+#[path = "durable/engines.rs"]
+mod engines;
 #[path = "harness/folder.rs"]
 mod folder;
 #[path = "durable/sabotage.rs"]
 mod sabotage;
+#[path = "durable/stopping.rs"]
+mod stopping;
 
 use zidane::durable::MemoryDurable;
 use zidane::testing::durable_conformance;

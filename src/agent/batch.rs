@@ -155,6 +155,7 @@ impl TurnLoop {
                 limited: *limited,
             };
             let done = self.step(gate).await?;
+            let retaken = done.replayed;
             let GateOut { calls: gated, aborted, limit } = done.out;
             self.aborted |= aborted;
             *limited = limit;
@@ -171,6 +172,7 @@ impl TurnLoop {
                     info: Arc::clone(&call.info),
                     entry: call.ready.as_ref().ok().map(Arc::clone),
                     gated,
+                    retaken,
                     state: cx.agent.tool_state.view(),
                     reports: reports.clone(),
                 })

@@ -26,6 +26,7 @@ mod nested;
 mod options;
 mod outcome;
 mod plan;
+mod record_limit;
 mod run;
 mod save;
 mod seam;
