@@ -27,7 +27,7 @@ const MUST_RUN: [(&str, usize); 9] = [
     ("wire", 8),
     ("schema", 4),
     ("usage", 1),
-    ("scenario", 17),
+    ("scenario", 19),
     ("text", 4),
     ("compile", 1),
     ("session", 4),

@@ -141,7 +141,7 @@ impl TurnLoop {
         let mut batch_size = Some(calls.iter().filter(|call| call.ready.is_ok()).count() as u64);
         // Made once per run: nothing is in them between batches, since a settled call reports no more.
         let Channels { reports, mut progress, mut nested } = self.channels.take().unwrap_or_default();
-        for (number, mut calls) in segments(calls, cx.agent.options.tool_execution).into_iter().enumerate() {
+        for (number, mut calls) in segments(calls, self.execution).into_iter().enumerate() {
             let inputs = calls.iter_mut().map(|call| call.input.take()).collect();
             let calls = Arc::new(calls);
             let batch = batch_size.take().filter(|_| limited.is_none());

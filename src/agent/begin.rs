@@ -57,6 +57,7 @@ impl TurnLoop {
         let compacting = |trigger| Compacting::new(policy.unwrap_or_default(), trigger);
         self.compacting = started.out.compaction.map(compacting);
         self.at = at;
+        self.execution = started.out.execution.unwrap_or(self.execution);
         if self.is_kept() {
             let head = started.out.session_version.unwrap_or(opened.version);
             if head != opened.version {

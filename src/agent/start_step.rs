@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::compaction::Trigger;
 use super::context::RunCx;
+use super::options::ToolExecution;
 use super::seam::Job;
 use crate::durable::{StepCx, StepError, StepKind};
 use crate::hooks::{SystemBefore, SystemBeforeCx};
@@ -40,6 +41,9 @@ pub(super) struct StartOut {
     /// When the run compacts its conversation.
     #[serde(default)]
     pub(super) compaction: Option<Trigger>,
+    /// Which calls may run at the same time: it decides which steps there are.
+    #[serde(default)]
+    pub(super) execution: Option<ToolExecution>,
 }
 
 impl Job for StartJob {
@@ -76,6 +80,7 @@ impl Job for StartJob {
             system,
             failed,
             compaction,
+            execution: Some(cx.agent.options.tool_execution),
         })
     }
 }

@@ -10,6 +10,7 @@ use super::context::RunCx;
 use super::event::AgentEvent;
 use super::input_step::{BoundaryJob, BoundaryOut, prompt_blocks};
 use super::model_step::{Continuation, ModelEnd, ModelOut};
+use super::options::ToolExecution;
 use super::outcome::{Denial, RunErrorKind, StopCause};
 use super::seam::{Done, Seam, SeamError};
 use super::structured::Output;
@@ -50,6 +51,7 @@ pub(super) struct TurnLoop {
     pub(super) compacting: Option<Compacting>,
     /// The host asks for a compaction before the first turn.
     pub(super) compact_first: bool,
+    pub(super) execution: ToolExecution,
     pub(super) output: Option<Output>,
     /// Tries at structured output after the first.
     pub(super) repairs: u32,
@@ -89,6 +91,7 @@ impl TurnLoop {
         if let Some(output) = &output {
             Arc::make_mut(&mut head).output = Some(Arc::clone(&output.schema));
         }
+        let execution = cx.agent.options.tool_execution;
         Self {
             cx,
             seam,
@@ -106,6 +109,7 @@ impl TurnLoop {
             unresolved: false,
             compacting: None,
             compact_first: false,
+            execution,
             output,
             repairs: 0,
             value: None,

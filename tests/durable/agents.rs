@@ -105,10 +105,14 @@ impl World {
         }
         let agent = builder.build().unwrap();
         let gates = Arc::clone(&self.gates);
-        agent.hooks().on::<ToolGate>(move |_| drop(gates.fetch_add(1, Ordering::SeqCst)));
+        agent.hooks().on::<ToolGate>(move |_| {
+            gates.fetch_add(1, Ordering::SeqCst);
+        });
         let told = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&told);
-        agent.hooks().on::<ToolAfter>(move |_| drop(count.fetch_add(1, Ordering::SeqCst)));
+        agent.hooks().on::<ToolAfter>(move |_| {
+            count.fetch_add(1, Ordering::SeqCst);
+        });
         let result = agent.run(prompt).run_id("r").await;
         self.requests.fetch_add(model.requests().len(), Ordering::SeqCst);
         Ran { result, agent, told: told.load(Ordering::SeqCst) }
@@ -145,7 +149,7 @@ impl Ran {
 fn replies() -> Vec<Reply> {
     vec![
         Reply::text("Looking.").and_call("look", json!({})).and_call("look", json!({})).and_call("count", json!({})),
-        Reply::call("count", json!({})).and_call("nothing", json!({})).and_call("look", json!({})),
+        Reply::call("nothing", json!({})).and_call("count", json!({})).and_call("look", json!({})),
         Reply::text("Done."),
     ]
 }
