@@ -55,6 +55,7 @@ struct World {
     stuck: Arc<Mutex<bool>>,
     begun: Arc<Notify>,
     go_on: Arc<Notify>,
+    mode: ToolExecution,
 }
 
 impl World {
@@ -68,6 +69,7 @@ impl World {
             stuck: Arc::default(),
             begun: Arc::default(),
             go_on: Arc::default(),
+            mode: ToolExecution::Parallel,
         }
     }
 
@@ -97,7 +99,7 @@ impl World {
             .session_id("s")
             .session_store(Arc::clone(&self.sessions))
             .tool_state(Arc::clone(&self.state))
-            .tool_execution(ToolExecution::Parallel)
+            .tool_execution(self.mode)
             .clock(clock())
             .durable(runtime);
         for tool in tools {
@@ -206,6 +208,18 @@ async fn a_run_is_taken_up_at_every_step_and_a_finished_one_is_only_read() {
             let turns = |ran: &Ran| serde_json::to_string(&ran.agent.history().iter().collect::<Vec<_>>()).unwrap();
             assert_eq!(turns(&replayed), turns(&ran));
         }
+    }
+}
+
+#[tokio::test]
+async fn a_run_is_taken_up_where_calls_may_not_run_side_by_side_any_more() {
+    for (name, runtime) in engines(LIMIT).await {
+        let mut world = World::new();
+        let stop = Stopping::new(&runtime, Stop::Before(StepKind::Commit));
+        assert!(world.run(stop, &replies(), tools(&world), "Go").await.result.is_err());
+        world.mode = ToolExecution::Sequential;
+        assert_eq!(world.run(runtime, &replies(), tools(&world), "Go").await.text(), "Done.", "{name}");
+        assert_eq!(world.counts(), (5, 5, 3), "{name}");
     }
 }
 
