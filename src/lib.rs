@@ -25,7 +25,7 @@
 //! | floor | rooms | what for |
 //! |---|---|---|
 //! | 4 | [`agent`] | the builder, runs, the turn loop |
-//! | 3 | [`hooks`], [`tool`], [`tool_state`], [`session`], [`control`], [`decision`], [`durable`] | events, tools and their state, conversations that are kept, queues and abort, typed questions to models, the seam to engines that record runs |
+//! | 3 | [`hooks`], [`tool`], [`tool_state`], [`session`], [`control`], [`decision`], [`durable`] | events, tools and their state, conversations that are kept, queues and abort, typed questions to models, engines that record runs |
 //! | 2 | [`provider`] | requests, stream events, errors, retry, and the wires, each in a folder of its own |
 //! | 1 | [`clock`], [`storage`] | time and ids that land in a session; files and databases as stores use them |
 //! | 0 | [`types`] | plain data and pure functions: usage, content, sizes, the transcript check |

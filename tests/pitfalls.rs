@@ -27,7 +27,7 @@ const MUST_RUN: [(&str, usize); 9] = [
     ("wire", 8),
     ("schema", 4),
     ("usage", 1),
-    ("scenario", 23),
+    ("scenario", 25),
     ("text", 5),
     ("compile", 1),
     ("session", 4),

@@ -189,7 +189,7 @@ impl TurnLoop {
         let mut batch_size = Some(calls.iter().filter(|call| call.would_run()).count() as u64);
         // Made once per run: nothing is in them between batches, since a settled call reports no more.
         let Channels { reports, mut progress, mut nested } = self.channels.take().unwrap_or_default();
-        for (number, mut calls) in segments(calls, cx.agent.options.tool_execution).into_iter().enumerate() {
+        for (number, mut calls) in segments(calls, self.execution).into_iter().enumerate() {
             // After an abort they are answered, as the rest is.
             if !held.is_empty() && !self.is_aborted() {
                 break;
@@ -207,6 +207,7 @@ impl TurnLoop {
                 limited: *limited,
             };
             let done = self.step(gate).await?;
+            let retaken = done.replayed;
             let GateOut { calls: gated, aborted, limit, decisions } = done.out;
             self.record_decisions(decisions);
             self.aborted |= aborted;
@@ -231,6 +232,7 @@ impl TurnLoop {
                     entry: call.ready.as_ref().ok().map(Arc::clone),
                     gated,
                     key: call.key.clone(),
+                    retaken,
                     state: cx.agent.tool_state.view(),
                     reports: reports.clone(),
                 });

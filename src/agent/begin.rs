@@ -8,6 +8,7 @@ use super::start_step::StartJob;
 use super::structured::Output;
 use super::turn_loop::{Boundary, TurnLoop, provider_error};
 use crate::control::QueueKind;
+use crate::durable::{DurableError, StepKey, StepKind};
 use crate::hooks::{AgentStart, AgentStartCx, ToolStateLoadFailed, ToolStateLoadFailedCx};
 use crate::session::Opened;
 use crate::types::{Prompt, Role, SessionContentBlock, TurnFinishReason, TurnOrigin};
@@ -49,7 +50,13 @@ impl TurnLoop {
             compaction,
             answers: std::mem::take(&mut self.answers),
         };
+        // Kept only where another may be on record.
+        let asked = self.seam.is_durable().then(|| start.prompt.clone());
         let mut started = self.step(start).await?;
+        if started.replayed && asked.is_some_and(|asked| !asked.is_empty() && !is_recorded(&asked, &started.out.prompt))
+        {
+            return Err(self.another_prompt());
+        }
         self.record_decisions(std::mem::take(&mut started.out.decisions));
         let at = cx.time(started.at).await;
         if let Some((hook, message)) = started.out.failed {
@@ -61,6 +68,7 @@ impl TurnLoop {
         let compacting = |trigger| Compacting::new(policy.unwrap_or_default(), trigger);
         self.compacting = started.out.compaction.map(compacting);
         self.at = at;
+        self.execution = started.out.execution.unwrap_or(self.execution);
         if self.is_kept() {
             let head = started.out.session_version.unwrap_or(opened.version);
             if head != opened.version {
@@ -87,6 +95,16 @@ impl TurnLoop {
         let id = self.uuid();
         self.push(self.turn(id, Role::User, TurnOrigin::Prompt, started.out.prompt, at));
         Ok(None)
+    }
+
+    fn another_prompt(&self) -> RunErrorKind {
+        let start = |name: &str| StepKey { kind: StepKind::Start, name: name.to_owned() };
+        RunErrorKind::Durable(DurableError::Diverged {
+            run_id: (*self.cx.info.run_id).to_owned(),
+            place: 0,
+            recorded: start("start"),
+            requested: start("start with another prompt"),
+        })
     }
 
     /// Without a prompt the run answers what the conversation ends in, or what waits in the queues.
@@ -148,4 +166,10 @@ impl TurnLoop {
         };
         checked.map_err(provider_error)
     }
+}
+
+/// Whether a prompt is the one on record. Media may come back in another form than they were given in.
+fn is_recorded(asked: &[SessionContentBlock], recorded: &[SessionContentBlock]) -> bool {
+    let json = |blocks| serde_json::to_value::<&[SessionContentBlock]>(blocks).ok();
+    asked == recorded || json(asked) == json(recorded)
 }

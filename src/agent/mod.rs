@@ -39,6 +39,7 @@ mod offspring;
 mod options;
 mod outcome;
 mod plan;
+mod record_limit;
 mod resume;
 mod run;
 mod save;

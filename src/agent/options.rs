@@ -1,6 +1,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use super::{Compaction, Limits, OutputSpill};
 use crate::provider::{PriceBook, Provider, ProviderErrorKind, RetryPolicy};
 
@@ -16,7 +18,8 @@ pub enum SteerMode {
 }
 
 /// Which calls of a turn may run at the same time.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ToolExecution {
     /// As each tool declares; a tool that declares nothing runs alone.

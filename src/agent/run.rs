@@ -102,7 +102,8 @@ impl Run {
         self.plan(|plan| plan.clock = Some(Arc::new(clock)))
     }
 
-    /// The run's id. Default: one of the clock's. A durable run with a known id is taken up where it was.
+    /// The run's id. Default: one of the clock's. A durable run with a known id is taken up where it was:
+    /// with the same prompt, or with an empty one, for which the one on record stands.
     pub fn run_id(self, id: impl Into<String>) -> Self {
         let id = id.into();
         self.plan(|plan| plan.run_id = Some(id))

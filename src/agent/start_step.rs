@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::compaction::Trigger;
 use super::context::RunCx;
 use super::deferral::DeferredResult;
+use super::options::ToolExecution;
 use super::seam::Job;
 use crate::durable::{StepCx, StepError, StepKind};
 use crate::hooks::{SystemBefore, SystemBeforeCx};
@@ -48,6 +49,9 @@ pub(super) struct StartOut {
     /// Answers of the host to calls that an earlier run left to it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) answers: Vec<DeferredResult>,
+    /// Which calls may run at the same time: it decides which steps there are.
+    #[serde(default)]
+    pub(super) execution: Option<ToolExecution>,
 }
 
 impl Job for StartJob {
@@ -86,6 +90,7 @@ impl Job for StartJob {
             compaction,
             decisions: cx.agent.decisions.take(),
             answers,
+            execution: Some(cx.agent.options.tool_execution),
         })
     }
 }

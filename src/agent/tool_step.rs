@@ -14,11 +14,12 @@ use super::context::RunCx;
 use super::gate_step::{Gated, NOT_STARTED};
 use super::nested::{Nested, NestedReport};
 use super::offspring::ChildRecord;
+use super::record_limit;
 use super::seam::Job;
 use super::spans;
 use crate::durable::{StepCx, StepError, StepKind};
 use crate::hooks::{ToolCallInfo, ToolTransform, ToolTransformCx, panic_text};
-use crate::tool::{CompiledTool, ToolContext, ToolContextParts, ToolProgress};
+use crate::tool::{CompiledTool, Repeat, ToolContext, ToolContextParts, ToolProgress};
 use crate::tool_state::{ToolStateOp, ToolStateView};
 use crate::types::{DecisionUsage, Extra, ToolResultBlock, ToolResultBody, ToolStatus};
 
@@ -31,6 +32,8 @@ pub(super) struct ToolJob {
     pub(super) gated: Gated,
     /// Set where the call is one of an earlier run.
     pub(super) key: Option<Arc<str>>,
+    /// An earlier attempt at the run let it through its gate: where its end is not on record, it may have run.
+    pub(super) retaken: bool,
     pub(super) state: ToolStateView,
     pub(super) reports: Reports,
 }
@@ -70,12 +73,18 @@ impl Job for ToolJob {
     }
 
     #[allow(clippy::manual_async_fn, reason = "an async fn would hold the job twice")]
-    fn run(self, _: StepCx) -> impl Future<Output = Result<ToolOut, StepError>> + Send + 'static {
+    fn run(self, step: StepCx) -> impl Future<Output = Result<ToolOut, StepError>> + Send + 'static {
         async move {
             let started = Instant::now();
             let (cx, info) = (&self.cx, &self.info);
             let mut out = match self.gated {
                 Gated::Run(input) => match self.entry {
+                    Some(entry) if self.retaken && entry.spec().repeat == Repeat::Never => {
+                        let mut out = settled(info, Some(input), ToolStatus::Interrupted, OUTCOME_UNKNOWN.to_owned());
+                        out.error =
+                            Some("the process ended while the call was made, and it may not be repeated".into());
+                        out
+                    }
                     Some(entry) => {
                         let token = cx.abort.child_token();
                         let (cx, info) = (Arc::clone(cx), Arc::clone(info));
@@ -115,6 +124,9 @@ impl Job for ToolJob {
             if let Some(spill) = &cx.agent.options.spill {
                 Box::pin(spill.apply(&mut out.result)).await;
             }
+            if let Some(limit) = step.max_record_bytes {
+                record_limit::fit(&mut out, limit);
+            }
             out.aborted = cx.abort.is_cancelled();
             out.duration = started.elapsed();
             out.decisions = cx.agent.decisions.take();
@@ -122,6 +134,9 @@ impl Job for ToolJob {
         }
     }
 }
+
+const OUTCOME_UNKNOWN: &str = "This call was interrupted by a crash before its end was recorded: its outcome is unknown. \
+     It may or may not have taken effect, and it was not made again.";
 
 pub(super) fn settled(info: &ToolCallInfo, input: Option<Value>, status: ToolStatus, text: String) -> ToolOut {
     ToolOut {

@@ -11,6 +11,7 @@ use super::deferral::DeferredResult;
 use super::event::AgentEvent;
 use super::input_step::{BoundaryJob, BoundaryOut, prompt_blocks};
 use super::model_step::{Continuation, ModelEnd, ModelOut};
+use super::options::ToolExecution;
 use super::outcome::{Denial, RunErrorKind, StopCause};
 use super::seam::{Done, Seam, SeamError};
 use super::structured::Output;
@@ -55,6 +56,7 @@ pub(super) struct TurnLoop {
     pub(super) answers: Vec<DeferredResult>,
     /// Calls that wait and have no answer are given up.
     pub(super) abandon: bool,
+    pub(super) execution: ToolExecution,
     pub(super) output: Option<Output>,
     /// Tries at structured output after the first.
     pub(super) repairs: u32,
@@ -94,6 +96,7 @@ impl TurnLoop {
         if let Some(output) = &output {
             Arc::make_mut(&mut head).output = Some(Arc::clone(&output.schema));
         }
+        let execution = cx.agent.options.tool_execution;
         Self {
             cx,
             seam,
@@ -113,6 +116,7 @@ impl TurnLoop {
             compact_first: false,
             answers: Vec::new(),
             abandon: false,
+            execution,
             output,
             repairs: 0,
             value: None,

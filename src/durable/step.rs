@@ -56,6 +56,8 @@ impl std::fmt::Display for StepKey {
 pub struct StepCx {
     /// The engine stops this attempt: the body ends with [`StepError::Interrupted`]. `None`: nothing can.
     pub abort: Option<CancellationToken>,
+    /// The largest record that the engine takes, in bytes of JSON. `None`: it does not say.
+    pub max_record_bytes: Option<usize>,
 }
 
 /// Why a body has no value.

@@ -1,6 +1,8 @@
 //! What tests of an agent need, without a network, a key or a real clock. Always compiled, so that users have it too.
 
 mod conformance;
+#[doc(hidden)]
+pub mod durable;
 mod recorder;
 mod scripted;
 #[doc(hidden)]
@@ -14,6 +16,7 @@ mod virtual_clock;
 #[doc(hidden)]
 pub use conformance::store::run_check;
 pub use conformance::{ProviderFixture, ProviderTest, Saying, check_provider};
+pub use durable::durable_conformance;
 pub use recorder::EventRecorder;
 pub use scripted::{Reply, ScriptedProvider, ScriptedRequest};
 pub use session_store::session_store_conformance;

@@ -10,7 +10,7 @@ use zidane::durable::{DurableError, DurableRuntime, StepKind, StepRecord};
 use zidane::hooks::ToolGate;
 use zidane::session::{MemorySessionStore, SessionStore};
 use zidane::testing::{EventRecorder, Reply, ScriptedProvider, StepJournal, VirtualClock, validate_transcript};
-use zidane::tool::{Tool, ToolContext, ToolError, ToolOutput, ToolSpec};
+use zidane::tool::{Repeat, Tool, ToolContext, ToolError, ToolOutput, ToolSpec};
 use zidane::types::{AgentStats, SessionTurn, fold_totals};
 use zidane::{Agent, AgentBuilder, Run, RunError, RunErrorKind, RunOutcome};
 
@@ -311,7 +311,9 @@ pub fn tool(
     + Sync
     + 'static,
 ) -> Scripted {
-    Scripted { spec: ToolSpec::new(name, format!("The {name} tool")), body: Box::new(body) }
+    // Whatever a test stops, it may go on with.
+    let spec = ToolSpec::new(name, format!("The {name} tool")).repeat(Repeat::Safe);
+    Scripted { spec, body: Box::new(body) }
 }
 
 /// A tool that must not be called.

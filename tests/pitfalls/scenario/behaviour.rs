@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use zidane::tool::{Concurrency, NoInput, ToolContext, ToolError, ToolFn, ToolOutput, tool_fn_blocking, tool_fn_value};
+use zidane::tool::{
+    Concurrency, NoInput, Repeat, ToolContext, ToolError, ToolFn, ToolOutput, tool_fn_blocking, tool_fn_value,
+};
 
 use super::super::fields::Fields;
 use super::super::findings::Findings;
@@ -59,12 +61,13 @@ pub fn tools(tools: Option<&Value>, log: &Arc<Log>, findings: &mut Findings) -> 
         let mut fields = Fields::new("tools", tool);
         fields.take("behaviour");
         let sequential = fields.switch("sequential");
+        let once = fields.take("idempotent") == Some(&Value::Bool(false));
         fields.finish(findings);
         let Some(steps) = steps(text(tool)) else {
             findings.need(format!("an adapter for the behaviour `{}`", text(tool)));
             return None;
         };
-        let made = make(name, steps, log);
+        let made = make(name, steps, log).repeat(if once { Repeat::Never } else { Repeat::Safe });
         all.push(if sequential { made.concurrency(Concurrency::Exclusive) } else { made });
     }
     Some(all)

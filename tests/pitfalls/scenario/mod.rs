@@ -12,6 +12,7 @@ mod host;
 mod log;
 mod model;
 mod network;
+mod taken_up;
 mod two_runs;
 
 use serde_json::Value;
@@ -31,7 +32,7 @@ pub struct Script<'a> {
 }
 
 pub fn judge(case: &mut Fields<'_>, findings: &mut Findings) {
-    for (key, what) in [("durable", "durable runs"), ("mcp", "the MCP client")] {
+    for (key, what) in [("mcp", "the MCP client")] {
         if case.take(key).is_some_and(|value| *value != Value::Bool(false)) {
             findings.need(what);
             return case.skip();
@@ -49,6 +50,9 @@ pub fn judge(case: &mut Fields<'_>, findings: &mut Findings) {
         options,
         expect: case.take("expect").unwrap_or(&Value::Null),
     };
+    if case.switch("durable") {
+        return taken_up::judge(case, &script, findings);
+    }
     let actions = action::read(case.list("actions"), findings);
     if script.model.iter().any(|entry| entry.get("stall_after").is_some()) {
         return network::judge(case, &script, &actions, findings);
