@@ -138,7 +138,11 @@ fn builder(model: &ScriptedProvider) -> AgentBuilder {
         .tool(tool("broken", |_, _| Box::pin(async { panic!("secret panic") })))
 }
 
+/// One test at a time: who subscribes in one thread decides for a call site that another one meets first.
+static TURN: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+
 async fn told(builder: AgentBuilder, prompt: &str) -> (Keeper, Result<zidane::RunOutcome, zidane::RunError>) {
+    let _turn = TURN.lock().await;
     let keeper = Keeper::default();
     let result = {
         let _here = tracing::subscriber::set_default(keeper.clone());
@@ -241,6 +245,7 @@ async fn failures_are_named() {
 
 #[tokio::test]
 async fn a_run_without_a_subscriber_tells_nobody() {
+    let _turn = TURN.lock().await;
     let notes = Notes::default();
     let log = notes.clone();
     let model = ScriptedProvider::new([Reply::call("look", json!({})), Reply::text("Done.")]);
