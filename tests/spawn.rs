@@ -17,7 +17,9 @@ use zidane::hooks::{
 };
 use zidane::provider::{OutputSchema, ProviderErrorKind};
 use zidane::testing::{EventRecorder, Reply, ScriptedProvider};
-use zidane::tool::{NoInput, Settled, ToolContext, ToolOutput, ToolResultExt as _, ToolUpdate, tool_fn};
+use zidane::tool::{
+    NoInput, Repeat, Settled, ToolContext, ToolOutput, ToolResultExt as _, ToolSpec, ToolUpdate, tool_fn,
+};
 use zidane::types::{
     AgentStats, ChildStatus, ToolResultBlock, ToolStatus, fold_totals, tool_result_to_text, walk_turns,
 };
@@ -109,7 +111,9 @@ async fn a_child_is_a_part_of_the_record_of_its_call() {
         let leaf = agents(&[Reply::call("echo", json!({})), Reply::text("leaf")], |leaf| leaf.tool(echo()));
         let middle = move || agent([call("leaf"), Reply::text("middle")]).tool(spawn("leaf", leaf.clone()));
         let fails = agents(&[Reply::text("so far").and_call("echo", json!({})), failure()], |child| child.tool(echo()));
-        builder.tool(spawn("deep", middle)).tool(spawn("fails", fails))
+        // Made again where a run is taken up before the call's end is on record.
+        let safe = |spec: ToolSpec| spec.repeat(Repeat::Safe);
+        builder.tool(spawn("deep", middle).configure(safe)).tool(spawn("fails", fails).configure(safe))
     });
     let told = scenario.tell_all().await;
     assert_eq!(told.events.iter().filter(|event| event.starts_with("spawn:complete")).count(), 2);
