@@ -181,7 +181,7 @@ impl Http {
     async fn send_plain(&self, mut url: Url, headers: &HeaderMap, body: Bytes) -> Result<Sent, ProviderError> {
         let mut redirects = 0;
         loop {
-            let response = link::post(&url, headers.clone(), body.clone(), CONNECT_TIMEOUT)
+            let response = link::post(&url, headers, body.clone(), CONNECT_TIMEOUT)
                 .await
                 .map_err(|error| self.origin.scrub(link_error(&self.origin, &error)))?;
             let (head, body) = response.into_parts();

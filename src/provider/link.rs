@@ -58,7 +58,7 @@ pub(super) enum LinkError {
 /// Posts a body and waits for the head of the answer. Dropping the future closes the connection.
 pub(super) async fn post(
     url: &Url,
-    headers: HeaderMap,
+    headers: &HeaderMap,
     body: Bytes,
     connect_timeout: Duration,
 ) -> Result<Response<LinkBody>, LinkError> {
@@ -68,32 +68,46 @@ pub(super) async fn post(
         Some(query) => Uri::try_from(format!("{}?{query}", url.path())),
         None => Uri::try_from(url.path()),
     };
-    let mut request = Request::new(Full::new(body));
-    *request.method_mut() = hyper::Method::POST;
-    *request.uri_mut() = target.map_err(hyper::http::Error::from)?;
-    *request.headers_mut() = headers;
+    let target = target.map_err(hyper::http::Error::from)?;
     let host = HeaderValue::from_str(&authority).map_err(hyper::http::Error::from)?;
-    request.headers_mut().entry(HOST).or_insert(host);
     let place = Place { runtime: Handle::current().id(), authority };
+    let mut fresh = false;
     // Ends: every round takes a connection off the shelf, or makes one.
     loop {
-        let (mut link, kept) = match take(&place) {
+        let (mut link, kept) = match take(&place).filter(|_| !fresh) {
             Some(link) => (link, true),
             None => (connect(&place.authority, connect_timeout).await?, false),
         };
+        let mut request = Request::new(Full::new(body.clone()));
+        *request.method_mut() = hyper::Method::POST;
+        *request.uri_mut() = target.clone();
+        request.headers_mut().clone_from(headers);
+        request.headers_mut().entry(HOST).or_insert_with(|| host.clone());
         let sent = link.sender.try_send_request(request);
         match link.drive(sent).await {
             Ok(response) => {
                 let (head, incoming) = response.into_parts();
                 return Ok(Response::from_parts(head, LinkBody { incoming, link: Some(link), place: Some(place) }));
             }
-            Err(mut failed) => match failed.take_message() {
-                // It was closed before anything of the request was written.
-                Some(unsent) if kept => request = unsent,
-                _ => return Err(failed.into_error().into()),
-            },
+            Err(failed) => {
+                // A server may close a connection that it thinks idle at the very moment it is used again; what came
+                // too late for it is sent once more, on a connection that is new.
+                let error = failed.into_error();
+                let too_late =
+                    error.is_incomplete_message() || error.is_canceled() || error.is_closed() || is_reset(&error);
+                if !(kept && too_late) {
+                    return Err(error.into());
+                }
+                fresh = true;
+            }
         }
     }
+}
+
+fn is_reset(error: &hyper::Error) -> bool {
+    use std::io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, NotConnected};
+    let cause = std::error::Error::source(error).and_then(|cause| cause.downcast_ref::<std::io::Error>());
+    cause.is_some_and(|cause| matches!(cause.kind(), BrokenPipe | ConnectionAborted | ConnectionReset | NotConnected))
 }
 
 /// One connection.
@@ -340,7 +354,7 @@ mod tests {
     }
 
     async fn ask(url: &Url) -> Result<String, LinkError> {
-        let response = post(url, HeaderMap::new(), Bytes::from_static(b"{}"), TIMEOUT).await?;
+        let response = post(url, &HeaderMap::new(), Bytes::from_static(b"{}"), TIMEOUT).await?;
         let mut body = response.into_body();
         let mut text = String::new();
         while let Some(chunk) = body.next().await {
@@ -405,6 +419,36 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn what_the_server_closes_as_it_is_used_is_sent_again_on_a_new_connection() {
+        let (listener, url) = listen().await;
+        let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
+        let server = tokio::spawn(async move {
+            let (mut first, _) = listener.accept().await.unwrap();
+            request(&mut first).await;
+            first.write_all(answer).await.unwrap();
+            // Taken for idle, although the next request is on its way.
+            request(&mut first).await;
+            drop(first);
+            let (mut second, _) = listener.accept().await.unwrap();
+            request(&mut second).await;
+            second.write_all(answer).await.unwrap();
+            // One that never served anybody is not tried again.
+            let (mut third, _) = listener.accept().await.unwrap();
+            request(&mut third).await;
+            drop(third);
+            drop(second);
+            assert!(tokio::time::timeout(Duration::from_millis(50), listener.accept()).await.is_err());
+        });
+        assert_eq!(ask(&url).await.unwrap(), "ok");
+        assert_eq!(ask(&url).await.unwrap(), "ok");
+        let place = Place { runtime: Handle::current().id(), authority: url.authority().to_owned() };
+        let second = take(&place).unwrap();
+        assert!(matches!(ask(&url).await, Err(LinkError::Http(_))));
+        drop(second);
+        server.await.unwrap();
+    }
+
+    #[tokio::test]
     async fn an_answer_that_is_dropped_closes_its_connection() {
         let (listener, url) = listen().await;
         let server = tokio::spawn(async move {
@@ -413,7 +457,7 @@ mod tests {
             socket.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nhalf").await.unwrap();
             assert_eq!(socket.read(&mut [0; 8]).await.unwrap_or(0), 0);
         });
-        let response = post(&url, HeaderMap::new(), Bytes::from_static(b"{}"), TIMEOUT).await.unwrap();
+        let response = post(&url, &HeaderMap::new(), Bytes::from_static(b"{}"), TIMEOUT).await.unwrap();
         let mut body = response.into_body();
         assert_eq!(&body.next().await.unwrap().unwrap()[..], b"half");
         drop(body);
