@@ -74,7 +74,8 @@ pub(super) async fn post(
     let mut fresh = false;
     // Ends: every round takes a connection off the shelf, or makes one.
     loop {
-        let (mut link, kept) = match take(&place).filter(|_| !fresh) {
+        let shelved = if fresh { None } else { take(&place) };
+        let (mut link, kept) = match shelved {
             Some(link) => (link, true),
             None => (connect(&place.authority, connect_timeout).await?, false),
         };
